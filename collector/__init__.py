@@ -1,0 +1,1 @@
+"""What is happening: pages of an engine in, windows of canonical signals out."""

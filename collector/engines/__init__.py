@@ -1,0 +1,1 @@
+"""One file per engine: raw metric names to canonical signals, version differences as data."""

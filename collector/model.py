@@ -1,0 +1,143 @@
+"""What was observed: pages as fetched, readings in canonical signals, and the window that a diagnosis reads. Frozen, no IO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+
+
+class Source(Enum):
+    """One kind of page that we read from an engine."""
+
+    SGLANG_LOADS = "sglang-loads"  # GET /v1/loads
+    SGLANG_METRICS = "sglang-metrics"  # GET /metrics
+    SGLANG_SERVER_INFO = "sglang-server-info"  # GET /server_info
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One reply as it arrived, or the failure to get one. What a capture file holds and what an engine file reads."""
+
+    engine: str  # the engine's id: the TARGET as the user gave it
+    node: str  # base URL of the node that was asked
+    source: Source
+    arrived: float  # unix seconds at which the body was complete (or the attempt given up)
+    took: float  # seconds from the request's start to `arrived`
+    status: int  # HTTP status; 0 when there was no reply
+    content_type: str
+    body: bytes
+    error: str | None = None  # plain words, when there was no usable reply
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong with what was read, for a person: where, what was seen, what to do."""
+
+    where: str  # URL, file, or source
+    what: str  # what was seen, with the value
+    then: str = ""  # the next step
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}" + (f"; {self.then}" if self.then else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a page says about the engine as a whole. None: not said on that page."""
+
+    version: str | None = None
+    model: str | None = None
+    role: str | None = None  # unified, prefill, decode
+    accelerator: str | None = None
+    expected_ranks: int | None = None  # dp_size * attn_dp_size
+    kv_bytes_per_token: float | None = None  # all layers of one token's KV cache on one rank
+
+    def merged(self, newer: Facts) -> Facts:
+        """These facts, overridden by every one that `newer` states."""
+        stated = {name: value for name in self.__slots__ if (value := getattr(newer, name)) is not None}
+        return replace(self, **stated)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One page in canonical terms: the raw value (cumulative for a counter) of each signal on each rank.
+
+    `times[rank]` is the unix time, on our clock, at which that rank's values were true: for load snapshots the arrival less the
+    snapshot's age, for a metrics page the arrival. Engine-wide signals use rank -1. A value that the page does not hold, or that is NaN,
+    is absent here: absent, 0 and stale are three different things.
+    """
+
+    engine: str
+    node: str
+    source: Source
+    arrived: float
+    times: Mapping[int, float] = field(default_factory=dict)
+    values: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    facts: Facts = field(default_factory=Facts)
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One serving deployment whose DP ranks share a clock."""
+
+    id: str
+    kind: str  # "sglang", "vllm"
+    facts: Facts = field(default_factory=Facts)
+    clock: str = "per-step gather"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The immutable table (signal x rank x time) that a diagnosis reads.
+
+    `edges` are T+1 unix seconds; column t covers [edges[t], edges[t+1]). `values[signal]` is (R, T) in the order of `ranks`, or (1, T) for a
+    signal of Scope.ENGINE: counters as rate per second, gauges as mean. NaN is "not observed". A signal that was never observed is not a key.
+    """
+
+    engine: Engine
+    edges: FloatArray
+    ranks: tuple[int, ...]
+    values: Mapping[str, FloatArray]
+    scrapes: int  # pages that were read successfully
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def start(self) -> float:
+        return float(self.edges[0])
+
+    @property
+    def end(self) -> float:
+        return float(self.edges[-1])
+
+    def has(self, *signals: str) -> bool:
+        """True when each signal was observed at least once."""
+        return all(name in self.values and bool(np.isfinite(self.values[name]).any()) for name in signals)
+
+    def missing(self, *signals: str) -> tuple[str, ...]:
+        """Those of `signals` that were never observed."""
+        return tuple(name for name in signals if not self.has(name))
+
+    def get(self, signal: str) -> FloatArray:
+        """(R, T) values of a signal; all NaN when it was never observed."""
+        found = self.values.get(signal)
+        return np.full((len(self.ranks), len(self.edges) - 1), np.nan) if found is None else found
+
+    def mean(self, signal: str) -> FloatArray:
+        """(R,) time-weighted mean of a signal over the intervals in which it was observed; NaN for a rank never seen."""
+        values, weights = self.get(signal), np.diff(self.edges)
+        seen = np.isfinite(values)
+        weight = np.where(seen, weights, 0.0).sum(axis=1)
+        total = (np.where(seen, values, 0.0) * weights).sum(axis=1)
+        return np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), np.nan)
+
+    def without(self, *signals: str) -> Window:
+        """The same window as if these signals had not been there."""
+        return replace(self, values={name: v for name, v in self.values.items() if name not in signals})

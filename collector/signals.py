@@ -1,0 +1,201 @@
+"""The catalogue of canonical signals: one name and one unit for a quantity, whatever engine it came from.
+
+A rule names the signals it needs from here, `slowrank doctor` says which are missing and how to turn them on, and each engine
+file (collector/engines/) says where a signal is read. Units are base units; a COUNTER reaches a window as its rate per second.
+Sources of the facts: SGLang 0.5.23's own code, see docs/signals.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """How the raw reading behaves, which decides how a window is made of it."""
+
+    COUNTER = "counter"  # cumulative; a window holds its rate per second
+    GAUGE = "gauge"  # a level; a window holds its mean over the interval
+
+
+class Scope(Enum):
+    """Whether ranks differ in the signal (an array row per rank) or the engine has one value (one row)."""
+
+    RANK = "rank"
+    ENGINE = "engine"
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One canonical quantity. `unit` is that of the raw reading; a counter's window value is unit/s."""
+
+    name: str
+    unit: str
+    kind: Kind
+    about: str
+    enable: str
+    adds: str
+    scope: Scope = Scope.RANK
+
+
+_METRICS = "start SGLang with --enable-metrics"
+_DP_ATTENTION = "start SGLang >= 0.5.22 with --enable-metrics and SGLANG_ENABLE_METRICS_DP_ATTENTION=1 in every scheduler's environment"
+_LOADS = "upgrade SGLang to >= 0.5.18; /v1/loads needs no flag"
+_TIMER = "start SGLang with --enable-metrics and SGLANG_ENABLE_METRICS_DEVICE_TIMER=1"
+_EPLB = "start SGLang with --expert-distribution-recorder-mode stat --expert-balancedness-report-mode prometheus"
+
+CATALOGUE: dict[str, Signal] = {}
+
+
+def _signal(name: str, unit: str, kind: Kind, about: str, enable: str, adds: str, scope: Scope = Scope.RANK) -> str:
+    CATALOGUE[name] = Signal(name, unit, kind, about, enable, adds, scope)
+    return name
+
+
+RUNNING = _signal("running_requests", "1", Kind.GAUGE, "requests in the decode batch", _LOADS, "tells request skew from context skew")
+WAITING = _signal(
+    "waiting_requests",
+    "1",
+    Kind.GAUGE,
+    "requests queued on the rank",
+    _LOADS,
+    "shows queues behind a slow or overfull rank",
+)
+RESIDENT_TOKENS = _signal(
+    "resident_tokens",
+    "tokens",
+    Kind.GAUGE,
+    "KV tokens held by live requests",
+    _LOADS,
+    "stands in for attention pairs while decoding",
+)
+WAITING_TOKENS = _signal(
+    "waiting_uncached_tokens",
+    "tokens",
+    Kind.GAUGE,
+    "prompt tokens still to be prefilled",
+    _LOADS,
+    "shows prefill backlog per rank",
+)
+KV_USAGE = _signal("kv_usage", "ratio", Kind.GAUGE, "share of the KV pool in use", _LOADS, "shows a rank about to retract")
+SNAPSHOT_AGE = _signal(
+    "snapshot_age",
+    "s",
+    Kind.GAUGE,
+    "age of the rank's load snapshot when it was served",
+    _LOADS,
+    "the only sign of a stopped engine",
+)
+PREFILL_TOKENS = _signal(
+    "prefill_tokens",
+    "tokens",
+    Kind.COUNTER,
+    "prompt tokens computed (cache hits excluded)",
+    _LOADS,
+    "shows who prefills",
+)
+PREFILL_BUSY = _signal("prefill_busy", "s", Kind.COUNTER, "wall time of prefill steps", _LOADS, "shows how long prefill holds the group")
+DECODE_STEPS = _signal(
+    "decode_steps",
+    "1",
+    Kind.COUNTER,
+    "consecutive decode steps (decode_moments n)",
+    _LOADS,
+    "gives the step time without any flag",
+)
+DECODE_TIME = _signal(
+    "decode_time",
+    "s",
+    Kind.COUNTER,
+    "launch-to-launch time of those steps (decode_moments sum t)",
+    _LOADS,
+    "gives the step time",
+)
+ATTENTION_TOKENS = _signal(
+    "attention_tokens",
+    "tokens",
+    Kind.COUNTER,
+    "tokens scheduled into steps",
+    _DP_ATTENTION,
+    "tells token skew from pair skew",
+)
+ATTENTION_PAIRS = _signal(
+    "attention_pairs",
+    "pairs",
+    Kind.COUNTER,
+    "attention pairs scheduled into steps",
+    _DP_ATTENTION,
+    "the work of attention, per rank",
+)
+IMBALANCE_PAIRS = _signal(
+    "imbalance_pairs",
+    "pairs",
+    Kind.COUNTER,
+    "busiest rank's pairs minus this rank's, per step",
+    _DP_ATTENTION,
+    "exact per-step maximum",
+)
+STEPS_ACTIVE = _signal("steps_active", "1", Kind.COUNTER, "steps with work of its own", _DP_ATTENTION, "the group's step count")
+STEPS_IDLE = _signal("steps_idle", "1", Kind.COUNTER, "steps run only for the others", _DP_ATTENTION, "shows ranks kept stepping")
+RECV_WAIT = _signal(
+    "recv_wait",
+    "s",
+    Kind.COUNTER,
+    "stage recv_requests: contains the wait in the control broadcast",
+    _METRICS,
+    "half of the host wait; without it the late rank cannot be named",
+)
+SYNC_WAIT = _signal("sync_wait", "s", Kind.COUNTER, "wait in the per-step metadata exchange", _DP_ATTENTION, "half of the host wait")
+SCHEDULER_WORK = _signal(
+    "scheduler_work",
+    "s",
+    Kind.COUNTER,
+    "the scheduler's own stages: no waiting for peers, none for the device",
+    _METRICS,
+    "tells more work from stolen time",
+)
+SCHEDULER_CPU = _signal(
+    "scheduler_cpu",
+    "s",
+    Kind.COUNTER,
+    "CPU time of the scheduler process",
+    _METRICS,
+    "tells a starved process from a busy one",
+)
+FORWARD_TIME = _signal(
+    "forward_time",
+    "s",
+    Kind.COUNTER,
+    "device time of forwards, collective waits included",
+    _TIMER,
+    "bounds how much host lateness is hidden",
+)
+RETRACTED = _signal("retracted_requests", "1", Kind.COUNTER, "requests pushed out of the KV pool", _METRICS, "shows KV pressure")
+GRAPH_STEPS = _signal("graph_steps", "1", Kind.COUNTER, "decode passes replayed from a CUDA graph", _METRICS, "shows lost CUDA graphs")
+EAGER_STEPS = _signal("eager_steps", "1", Kind.COUNTER, "decode passes run eagerly", _METRICS, "shows lost CUDA graphs")
+BALANCEDNESS_SUM = _signal(
+    "balancedness_sum",
+    "ratio",
+    Kind.COUNTER,
+    "sum of expert balancedness observations (mean / max expert load of a GPU)",
+    _EPLB,
+    "separates hot experts from a slow group",
+    Scope.ENGINE,
+)
+BALANCEDNESS_COUNT = _signal(
+    "balancedness_count",
+    "1",
+    Kind.COUNTER,
+    "number of expert balancedness observations",
+    _EPLB,
+    "separates hot experts from a slow group",
+    Scope.ENGINE,
+)
+EXPERT_LOAD = _signal(
+    "expert_load",
+    "tokens",
+    Kind.COUNTER,
+    "tokens dispatched to the experts on the rank's card, all reported layers",
+    _EPLB + " and SGLANG_EPLB_HEATMAP_COLLECTION_INTERVAL=100",
+    "names the card that holds the hot experts",
+)

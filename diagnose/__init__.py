@@ -1,0 +1,1 @@
+"""What it means: a window in, a verdict out. Pure but for alerts/."""

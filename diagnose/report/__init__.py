@@ -1,0 +1,1 @@
+"""A diagnosis for people and for programs. Pure: objects in, text out."""

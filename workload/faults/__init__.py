@@ -1,0 +1,1 @@
+"""One file per fault, named as the rule it must trigger."""
