@@ -98,8 +98,9 @@ class Engine:
 class Window:
     """The immutable table (signal x rank x time) that a diagnosis reads.
 
-    `edges` are T+1 unix seconds; column t covers [edges[t], edges[t+1]). `values[signal]` is (R, T) in the order of `ranks`, or (1, T) for a
-    signal of Scope.ENGINE: counters as rate per second, gauges as mean. NaN is "not observed". A signal that was never observed is not a key.
+    `edges` are T+1 unix seconds; column t covers [edges[t], edges[t+1]). `values[signal]` is (R, T) in the order of `ranks`, or
+    (1, T) for a signal of Scope.ENGINE: counters as rate per second, gauges as mean. NaN is "not observed". A signal that was
+    never observed is not a key.
     """
 
     engine: Engine
