@@ -1,0 +1,29 @@
+"""Every PromQL expression that evidence refers to, named once. Per rank over SGLang's own series; add your own instance matcher."""
+
+from __future__ import annotations
+
+STEPS = "sum by (dp_rank) (rate(sglang:dp_attention_steps_total[1m]))"
+
+STEP_TIME = f"1 / {STEPS}"
+
+WAIT_PER_STEP = (
+    '(sum by (dp_rank) (rate(sglang:scheduler_stage_seconds_total{category="recv_requests"}[1m]))'
+    " + sum by (dp_rank) (rate(sglang:dp_attention_sync_wait_seconds_sum[1m])))"
+    f" / {STEPS}"
+)
+
+SYNC_WAIT_PER_STEP = f"sum by (dp_rank) (rate(sglang:dp_attention_sync_wait_seconds_sum[1m])) / {STEPS}"
+
+SCHEDULER_CPU = "sum by (dp_rank) (rate(sglang:scheduler_process_cpu_seconds_total[1m]))"
+
+PAIRS_PER_STEP = f'sum by (dp_rank) (rate(sglang:dp_attention_pairs_total{{kind="scheduled"}}[1m])) / {STEPS}'
+
+TOKENS_PER_STEP = f'sum by (dp_rank) (rate(sglang:dp_attention_tokens_total{{kind="scheduled"}}[1m])) / {STEPS}'
+
+PREFILL_TOKENS = 'sum by (dp_rank) (rate(sglang:realtime_tokens_total{mode="prefill_compute"}[1m]))'
+
+BALANCEDNESS = "rate(sglang:eplb_balancedness_sum[1m]) / rate(sglang:eplb_balancedness_count[1m])"
+
+EXPERT_LOAD = "sum by (le) (rate(sglang:eplb_gpu_physical_count_bucket[1m]))"
+
+RUNNING = "sglang:num_running_reqs"

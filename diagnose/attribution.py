@@ -1,0 +1,210 @@
+"""Whose fault the lost time is: the device channel, and the cadence that no known cause explains. Pure.
+
+The cadence of a lockstep group follows the busiest rank: C = c0 + s max_r P_r + prefill + host + e, with P attention pairs per decode
+step and s seconds per pair (decoding reads each pair's KV once, so s is bytes per token over the card's memory bandwidth).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from collector import signals
+from collector.model import FloatArray, Window
+from diagnose import cards, lockstep
+from diagnose.model import Share
+
+EFFICIENCY = (0.4, 0.7, 1.0)
+"""Share of peak memory bandwidth that decode attention reaches: low, typical, the bound that nothing can pass. FlashMLA's authors state
+up to 3.0 of 3.35 TB/s; short contexts and small batches reach less than half."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairCost:
+    """Seconds per attention pair of a decode step, and where the figure comes from."""
+
+    mid: float
+    low: float
+    high: float
+    source: str
+
+
+def pair_cost(window: Window) -> PairCost | None:
+    """Seconds per pair from the card's bandwidth and the KV cache's bytes per token, narrowed by the window's own cadence if that varies
+    with the busiest rank's pairs; None when the window supports neither."""
+    prior = _physical(window)
+    fitted = _fitted(window)
+    if prior is None or fitted is None:
+        return prior or fitted
+    low, high = max(prior.low, fitted.low), min(prior.high, fitted.high)
+    if low >= high:  # they contradict each other: something else moved with the pairs, so keep the physics
+        return prior
+    return PairCost(min(max(fitted.mid, low), high), low, high, f"{prior.source}, narrowed by {fitted.source}")
+
+
+def _physical(window: Window) -> PairCost | None:
+    facts = window.engine.facts
+    peak = cards.bandwidth(facts.accelerator)
+    if peak is None or not facts.kv_bytes_per_token:
+        return None
+    poor, typical, best = (facts.kv_bytes_per_token / (peak * share) for share in EFFICIENCY)
+    return PairCost(typical, best, poor, f"{facts.kv_bytes_per_token:,.0f} B of KV per token at {peak / 1e12:.1f} TB/s")
+
+
+def _fitted(window: Window) -> PairCost | None:
+    """Theil-Sen slope of cadence on the busiest rank's decode pairs over the window's intervals; None unless clearly positive."""
+    steps, busiest = lockstep.cadence_series(window), np.fmax.reduce(decode_pairs(window), axis=0)
+    usable = np.isfinite(steps) & np.isfinite(busiest)
+    if usable.sum() < 6:  # fewer points leave the confidence interval of the slope unbounded at 95 %
+        return None
+    x, y = busiest[usable], steps[usable]
+    if np.ptp(x) < 0.25 * np.median(x):  # without variation of the leader's load there is no slope to see
+        return None
+    from scipy.stats import theilslopes
+
+    slope, _, low, high = (float(v) for v in theilslopes(y, x, 0.95))
+    return PairCost(slope, low, high, "the window's own cadence") if low > 0 else None
+
+
+def decode_pairs(window: Window) -> FloatArray:
+    """(R, T) attention pairs per decode step.
+
+    The engine's pair counter also holds prefill, whose pairs are a hundred times as many and cost far less each; the KV tokens of live
+    requests are what one decode step reads. So the lesser of the two where both are known.
+    """
+    resident = window.get(signals.RESIDENT_TOKENS)
+    steps = window.get(signals.STEPS_ACTIVE) + window.get(signals.STEPS_IDLE)
+    counted = np.full(resident.shape, np.nan)
+    np.divide(window.get(signals.ATTENTION_PAIRS), steps, out=counted, where=np.isfinite(steps) & (steps > 0))
+    lesser: FloatArray = np.fmin(resident, counted)
+    return lesser
+
+
+@dataclass(frozen=True, slots=True)
+class PairLoad:
+    """Attention work per decode step, and what its uneven deal costs."""
+
+    pairs: FloatArray  # (R,) per decode step
+    leader: int  # row
+    lost: Share | None  # of step time; None when the cost of a pair is unknown
+    cost: PairCost | None
+    sources: tuple[str, ...]  # signals that it rests on
+
+    @property
+    def busiest(self) -> float:
+        return float(self.pairs[self.leader])
+
+
+def pair_load(window: Window) -> PairLoad | None:
+    """The deal of attention work in a window; None without pairs and resident tokens, or without a second rank to compare."""
+    pairs = lockstep.nanmean(decode_pairs(window))
+    if np.isfinite(pairs).sum() < 2:
+        return None
+    used = tuple(s for s in (signals.ATTENTION_PAIRS, signals.RESIDENT_TOKENS) if window.has(s))
+    leader = int(np.nanargmax(pairs))
+    step_time, cost = lockstep.cadence(window), pair_cost(window)
+    lost = None
+    if step_time and cost:
+        excess = float(pairs[leader] - np.nanmean(pairs))
+        low, mid, high = (min(1.0, excess * s / step_time) for s in (cost.low, cost.mid, cost.high))
+        lost = Share(mid, low, high)
+    return PairLoad(pairs, leader, lost, cost, used)
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillLoad:
+    """Who prefills, and what that drags the others' decoding."""
+
+    busy: FloatArray  # (R,) share of wall time in prefill steps
+    leader: int  # row
+    drag: float  # share of step time that prefill anywhere adds to the group
+    lost: Share  # share that dealing the same prefill evenly would give back
+
+
+def prefill_load(window: Window) -> PrefillLoad | None:
+    """The deal of prefill in a window; None when prefill time or the cadence was not observed.
+
+    While one rank runs a prefill step everybody's step lasts as long. Dealt evenly, the ranks would prefill in the same steps, so the
+    group would spend the mean instead of the maximum of the ranks' prefill time that way.
+    """
+    busy = np.minimum(window.mean(signals.PREFILL_BUSY), 1.0)
+    step_time = lockstep.cadence(window)
+    if np.isfinite(busy).sum() < 2 or step_time is None:
+        return None
+    leader = int(np.nanargmax(busy))
+    stretch = _stretch(window, leader, float(busy[leader]))
+    uneven = float(busy[leader] - np.nanmean(busy))
+    mid, low, high = stretch
+    return PrefillLoad(busy, leader, float(busy[leader]) * mid, Share(uneven * mid, uneven * low, uneven * high))
+
+
+def _stretch(window: Window, leader: int, busy: float) -> tuple[float, float, float]:
+    """Share of a prefill step's time beyond a decode step: (mid, low, high).
+
+    The leader's own decode moments hold only steps without its prefill: their mean is the plain decode step. The remaining steps of the
+    group are its prefill steps.
+    """
+    rate = lockstep.group_rate(window)
+    moments = window.mean(signals.DECODE_TIME)[leader], window.mean(signals.DECODE_STEPS)[leader]
+    if rate is None or not np.isfinite(moments).all() or moments[1] < 0.05 * rate:
+        return 0.5, 0.0, 1.0  # it hardly decodes at all: only that the answer lies between nothing and everything is known
+    plain = float(moments[0] / moments[1])
+    prefill_steps = rate - (1.0 - busy) / plain  # per second
+    if prefill_steps <= 0.02 * rate:  # too few to time: the difference of two large numbers
+        return 0.5, 0.0, 1.0
+    mid = min(1.0, max(0.0, 1.0 - plain * prefill_steps / busy))
+    return mid, 0.5 * mid, min(1.0, 1.5 * mid)
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """Cadence above what the engine's own past explains, after pairs, prefill and host waits."""
+
+    share: Share  # of step time; mid may be negative
+    before: float  # s
+    now: float  # s
+    tokens_ratio: float | None  # tokens per step of the group against the past
+
+
+def excess(window: Window, baseline: Window | None, host_share: Share | None) -> Excess | None:
+    """What of the rise in cadence over `baseline` no known cause explains; None without a past, cadence, pairs or the host's share."""
+    if baseline is None or host_share is None:
+        return None
+    now, before = lockstep.cadence(window), lockstep.cadence(baseline)
+    load_now, load_before = pair_load(window), pair_load(baseline)
+    if now is None or before is None or load_now is None or load_before is None or load_now.cost is None:
+        return None
+    drag_now, drag_before = prefill_load(window), prefill_load(baseline)
+    if drag_now is None or drag_before is None:
+        return None
+    prefill = drag_now.drag * now - drag_before.drag * before
+    grown = load_now.busiest - load_before.busiest
+    cost = load_now.cost
+    costs = sorted(grown * s for s in (cost.low, cost.high))
+    rise = now - before - prefill
+    share = Share(
+        (rise - grown * cost.mid - host_share.mid * now) / now,
+        (rise - costs[1] - host_share.high * now) / now,
+        (rise - costs[0] - host_share.low * now) / now,
+    )
+    return Excess(share, before, now, _ratio(tokens_per_step(window), tokens_per_step(baseline)))
+
+
+def tokens_per_step(window: Window) -> float | None:
+    """Tokens that the whole group puts into one step; None when not observed."""
+    tokens = lockstep.per_step(window, signals.ATTENTION_TOKENS)
+    return float(np.nansum(tokens)) if np.isfinite(tokens).any() else None
+
+
+def _ratio(a: float | None, b: float | None) -> float | None:
+    return a / b if a is not None and b else None
+
+
+def balancedness(window: Window) -> float | None:
+    """Mean over cards / max over cards of expert load, 1 is level; from the sum and count of the window alone, as the engine's summary
+    holds the whole life. None when not observed or no observation fell into the window."""
+    total, count = window.mean(signals.BALANCEDNESS_SUM), window.mean(signals.BALANCEDNESS_COUNT)
+    if not np.isfinite(total).any() or not np.isfinite(count).any() or not np.nansum(count) > 0:
+        return None
+    return float(np.nansum(total) / np.nansum(count))

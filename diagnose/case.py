@@ -1,0 +1,103 @@
+"""One engine's window with everything that several rules ask of it, computed once. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from collector import signals
+from collector.model import FloatArray, Window
+from diagnose import attribution, lockstep
+from diagnose.model import Share
+
+MIN_INTERVALS = 3
+"""Fewer intervals cannot show that anything persists."""
+
+MIN_SECONDS = 5.0
+"""Five flushes of SGLang's stage counters; below that their one-second grain is more than a fifth of every wait."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A window, and the same engine's healthy past if there is one. Rules read the derived quantities from here."""
+
+    window: Window
+    baseline: Window | None = None
+
+    @property
+    def long_enough(self) -> bool:
+        """Whether the window can show that something persists."""
+        return len(self.window.edges) > MIN_INTERVALS and self.window.end - self.window.start >= MIN_SECONDS
+
+    @cached_property
+    def step_time(self) -> float | None:
+        """The group's cadence in seconds, None when no step was seen."""
+        return lockstep.cadence(self.window)
+
+    @cached_property
+    def working(self) -> bool:
+        """Whether the engine had running requests or took steps in the window."""
+        running = self.window.mean(signals.RUNNING)
+        return bool(np.nansum(running) > 0.5) or lockstep.group_rate(self.window) is not None
+
+    @cached_property
+    def waits(self) -> lockstep.Waits | None:
+        """Who waits how long in the host exchanges."""
+        return lockstep.waits(self.window)
+
+    @cached_property
+    def host_lost(self) -> Share | None:
+        """Share of step time that host lateness costs; None when waits are unknown.
+
+        With overlapped scheduling a wait costs only what leaves the device dry. The device timer says how much that is; else the rise over
+        the healthy past; else nothing bounds it from below and half of the waits is the estimate.
+        """
+        if self.waits is None or not self.step_time:
+            return None
+        waited = self.waits.lost
+        exposed = lockstep.host_exposed(self.window, self.step_time)
+        if exposed is not None:
+            lost = min(waited, exposed) / self.step_time
+            return Share(lost, lost, lost)
+        upper = min(1.0, waited / self.step_time)
+        before = lockstep.cadence(self.baseline) if self.baseline else None
+        if before is not None:
+            rise = min(upper, max(0.0, self.step_time - before) / self.step_time)
+            return Share(rise, 0.0, rise)
+        return Share(upper / 2, 0.0, upper)
+
+    @cached_property
+    def pair_load(self) -> attribution.PairLoad | None:
+        """How attention work is dealt."""
+        return attribution.pair_load(self.window)
+
+    @cached_property
+    def prefill_load(self) -> attribution.PrefillLoad | None:
+        """How prefill work is dealt."""
+        return attribution.prefill_load(self.window)
+
+    @cached_property
+    def excess(self) -> attribution.Excess | None:
+        """Cadence that no known cause explains, against the healthy past."""
+        return attribution.excess(self.window, self.baseline, self.host_lost)
+
+    @cached_property
+    def balancedness(self) -> float | None:
+        """Expert balancedness in this window."""
+        return attribution.balancedness(self.window)
+
+    @cached_property
+    def balancedness_before(self) -> float | None:
+        """Expert balancedness in the healthy past."""
+        return attribution.balancedness(self.baseline) if self.baseline else None
+
+    @cached_property
+    def cpu_per_second(self) -> FloatArray:
+        """(R,) CPU seconds per second of each scheduler process."""
+        return self.window.mean(signals.SCHEDULER_CPU)
+
+    def rank_ids(self, rows: tuple[int, ...]) -> tuple[int, ...]:
+        """Rank ids of array rows."""
+        return tuple(self.window.ranks[k] for k in rows)

@@ -1,0 +1,229 @@
+"""Rules and a window in, one adjudicated verdict out. Pure: the same function for a live window, a capture and a Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from collector import signals
+from collector.model import FloatArray, Window
+from diagnose import attribution, lockstep
+from diagnose.case import Case
+from diagnose.model import (
+    Class,
+    EngineDiagnosis,
+    Finding,
+    Healthy,
+    LostTime,
+    Missing,
+    NoData,
+    Outcome,
+    RankRow,
+    RuledOut,
+    RuleOutcome,
+    Severity,
+    Verdict,
+)
+from diagnose.rules import Rule, load
+
+SIGNIFICANT = 0.03
+"""Share of step time from which a second cause is reported beside the first: below it, no action on it would be noticed."""
+
+BLAMED = (Class.SINGLE_POINT, Class.LOAD, Class.STRUCTURAL)
+
+UNTESTED = 0.8
+"""Factor on the confidence of `healthy` for each class whose rules could not all answer."""
+
+ESSENTIAL = {Class.SINGLE_POINT: "slow_rank", Class.LOAD: "context_length_skew"}
+"""The rule that must have looked before its class counts as cleared. Structure is not in it: SGLang reports expert load only when told
+to, and a cluster without that flag must still be able to be called healthy, with less confidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    rule: Rule
+    finding: Finding
+
+
+def diagnose(window: Window, baseline: Window | None = None, rules: Mapping[str, Rule] | None = None) -> EngineDiagnosis:
+    """What a window says about its engine. `baseline`: a window of the same engine when it was healthy, if there is one."""
+    case = Case(window, baseline)
+    asked = rules if rules is not None else load()
+    outcomes = {rule_id: _ask(rule, case) for rule_id, rule in asked.items()}
+    verdict = _adjudicate(case, asked, outcomes)
+    return EngineDiagnosis(
+        engine=window.engine,
+        start=window.start,
+        end=window.end,
+        scrapes=window.scrapes,
+        ranks=_rank_rows(case, verdict),
+        step_time=case.step_time,
+        verdict=verdict,
+        outcomes=tuple(RuleOutcome(rule_id, outcome) for rule_id, outcome in outcomes.items()),
+        problems=window.problems,
+        notes=_notes(case),
+    )
+
+
+def _ask(rule: Rule, case: Case) -> Outcome:
+    """A rule's outcome; a rule that raises says so as NoData and must not silence the others."""
+    try:
+        return rule.ask(case)
+    except Exception as error:  # noqa: BLE001 - the one place where a rule's failure is contained
+        return NoData((), f"the rule failed: {type(error).__name__}: {error}")
+
+
+def _adjudicate(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Outcome]) -> Verdict:
+    found = [_Found(rules[rule_id], outcome) for rule_id, outcome in outcomes.items() if isinstance(outcome, Finding)]
+    found.sort(key=lambda f: (f.finding.share.mid, f.finding.confidence), reverse=True)
+    missing = _missing(outcomes.values())
+    lost = _lost_time(case, found)
+    if not found:
+        return _nothing_found(case, rules, outcomes, lost, missing)
+    first, *rest = found
+    also = tuple(_verdict(f, LostTime(f.finding.share.mid), (), ()) for f in rest if f.finding.share.mid >= SIGNIFICANT)
+    blamed = {first.rule.klass, *(v.klass for v in also)}
+    return _verdict(first, lost, _ruled_out(rules, outcomes, blamed), missing, also)
+
+
+def _verdict(
+    found: _Found, lost: LostTime, ruled_out: tuple[RuledOut, ...], missing: tuple[Missing, ...], also: tuple[Verdict, ...] = ()
+) -> Verdict:
+    rule, finding = found.rule, found.finding
+    return Verdict(
+        klass=rule.klass,
+        cause=rule.id,
+        ranks=finding.ranks,
+        confidence=finding.confidence,
+        summary=finding.summary,
+        severity=rule.severity,
+        share=finding.share,
+        lost_time=lost,
+        evidence=finding.evidence,
+        ruled_out=ruled_out,
+        missing=missing,
+        remedy=rule.remedy,
+        runbook=f"slowrank explain {rule.id}",
+        would_tell=finding.would_tell,
+        also=also,
+    )
+
+
+def _nothing_found(
+    case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Outcome], lost: LostTime, missing: tuple[Missing, ...]
+) -> Verdict:
+    unanswered = {klass: outcomes.get(rule_id) for klass, rule_id in ESSENTIAL.items() if not isinstance(outcomes.get(rule_id), Healthy)}
+    if not case.working or unanswered:
+        return Verdict(
+            klass=Class.INSUFFICIENT,
+            cause=None,
+            ranks=(),
+            confidence=0.0,
+            summary=_why_insufficient(case, unanswered),
+            severity=Severity.NOTE,
+            share=None,
+            lost_time=lost,
+            ruled_out=_ruled_out(rules, outcomes, set()),
+            missing=missing,
+            remedy="Turn on what is missing (below), or diagnose again while the engine serves requests.",
+        )
+    untested = sum(any(isinstance(outcomes[r], NoData) for r, rule in rules.items() if rule.klass is klass) for klass in BLAMED)
+    return Verdict(
+        klass=Class.HEALTHY,
+        cause=None,
+        ranks=(),
+        confidence=round(0.95 * UNTESTED**untested, 3),
+        summary="no persistent loss of time has a cause among the ranks",
+        severity=Severity.NOTE,
+        share=None,
+        lost_time=lost,
+        ruled_out=_ruled_out(rules, outcomes, set()),
+        missing=missing,
+    )
+
+
+def _why_insufficient(case: Case, unanswered: Mapping[Class, Outcome | None]) -> str:
+    if not case.working:
+        return "the engine took no steps in this window: there is nothing to judge"
+    reasons = [f"{klass.value}: {o.why}" for klass, o in unanswered.items() if isinstance(o, NoData)]
+    return "nothing found, but not everything could be looked at: " + "; ".join(reasons)
+
+
+def _ruled_out(rules: Mapping[str, Rule], outcomes: Mapping[str, Outcome], blamed: set[Class]) -> tuple[RuledOut, ...]:
+    """Each class outside the verdict whose every rule looked and found nothing, with its rules' reasons."""
+    out = []
+    for klass in BLAMED:
+        said = [outcomes[rule_id] for rule_id, rule in rules.items() if rule.klass is klass]
+        reasons = dict.fromkeys(o.why for o in said if isinstance(o, Healthy))  # rules of one class often share a reason
+        if klass not in blamed and said and len(said) == sum(isinstance(o, Healthy) for o in said):
+            out.append(RuledOut(klass, "; ".join(reasons)))
+    return tuple(out)
+
+
+def _missing(outcomes: Iterable[Outcome]) -> tuple[Missing, ...]:
+    """Signals that would have let a rule answer or made a finding surer, once each."""
+    names: dict[str, None] = {}
+    for outcome in outcomes:
+        if isinstance(outcome, NoData):
+            names.update(dict.fromkeys(outcome.missing))
+        elif isinstance(outcome, Finding):
+            names.update(dict.fromkeys(outcome.weakened_by))
+    return tuple(Missing(name, signals.CATALOGUE[name].enable, signals.CATALOGUE[name].adds) for name in names)
+
+
+def _lost_time(case: Case, found: list[_Found]) -> LostTime:
+    """The lockstep loss: host waits, uneven attention, uneven prefill and unexplained excess, as shares of step time.
+
+    What findings explain is booked to them, the rest to "unexplained": it is there in every healthy group too, as chance deals unevenly.
+    """
+    parts = [
+        case.host_lost.mid if case.host_lost else None,
+        case.pair_load.lost.mid if case.pair_load and case.pair_load.lost else None,
+        case.prefill_load.lost.mid if case.prefill_load else None,
+        max(0.0, case.excess.share.mid) if case.excess else None,
+    ]
+    known = [p for p in parts if p is not None]
+    by_cause = {f.rule.id: round(f.finding.share.mid, 4) for f in found}
+    explained = sum(by_cause.values())
+    if not known and not found:
+        return LostTime(None)
+    total = min(1.0, max(sum(known), explained))
+    return LostTime(round(total, 4), by_cause | {"unexplained": round(max(0.0, total - explained), 4)})
+
+
+def _rank_rows(case: Case, verdict: Verdict) -> tuple[RankRow, ...]:
+    window = case.window
+    waits = case.waits
+    culprits = set(verdict.ranks).union(*(set(v.ranks) for v in verdict.also))
+    columns: dict[str, FloatArray] = {
+        "running": window.mean(signals.RUNNING),
+        "waiting": window.mean(signals.WAITING),
+        "tokens_per_step": lockstep.per_step(window, signals.ATTENTION_TOKENS),
+        "pairs_per_step": lockstep.nanmean(attribution.decode_pairs(window)),
+        "wait_per_step": waits.per_step if waits else np.full(len(window.ranks), np.nan),
+        "lateness": waits.lateness if waits else np.full(len(window.ranks), np.nan),
+        "scheduler_cpu": case.cpu_per_second,
+        "snapshot_age": window.mean(signals.SNAPSHOT_AGE),
+    }
+    return tuple(
+        RankRow(
+            rank=rank,
+            culprit=rank in culprits,
+            **{name: float(column[row]) if np.isfinite(column[row]) else None for name, column in columns.items()},
+        )
+        for row, rank in enumerate(window.ranks)
+    )
+
+
+def _notes(case: Case) -> tuple[str, ...]:
+    notes = [
+        f"Clock read: {case.window.engine.clock}. Step time is equal on all ranks of a lockstep group and identifies no one by itself."
+    ]
+    accelerator = case.window.engine.facts.accelerator
+    if accelerator and "virtual" in accelerator.lower():
+        notes.append(f"The engine says that it runs on {accelerator}: its durations are simulated.")
+    if case.baseline is None:
+        notes.append("No healthy past of this engine was given: a slowdown of the whole group would not be seen.")
+    return tuple(notes)

@@ -1,0 +1,120 @@
+"""Is one rank's host persistently late? The question that every single-point host rule starts from. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from collector import promql, signals
+from diagnose import lockstep
+from diagnose.case import Case
+from diagnose.model import Evidence, Healthy, NoData, Share
+from diagnose.rules import Limits, Threshold
+
+NEEDS = (signals.STEPS_ACTIVE, signals.SYNC_WAIT, signals.RECV_WAIT)
+
+THRESHOLDS = {
+    "share": Threshold(0.05, "of step time", "WHY_SHARE"),
+    "margin": Threshold(3.0, "x the peers' spread", "WHY_MARGIN"),
+    "agreement": Threshold(0.6, "of the window's blocks", "WHY_AGREEMENT"),
+    "busy": Threshold(1.5, "x the peers' CPU", "WHY_BUSY"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LateHost:
+    """The ranks whose host side is late, and what is known about why."""
+
+    rows: tuple[int, ...]  # array rows; more than one only when the signals cannot separate them
+    share: Share
+    agreement: float  # share of blocks in time that agree
+    evidence: tuple[Evidence, ...]
+    cpu_ratio: float | None  # CPU of the late ranks over their peers' median
+    weakened_by: tuple[str, ...]
+    named: bool  # False: `rows` are candidates
+    would_tell: str = ""
+
+
+def late_host(case: Case, limit: Limits) -> LateHost | Healthy | NoData:
+    """The late ranks of a case by the limits of THRESHOLDS, or why there are none, or what is missing."""
+    waits = case.waits
+    if waits is None or case.host_lost is None or case.step_time is None:
+        return NoData(case.window.missing(signals.STEPS_ACTIVE, signals.SYNC_WAIT), "who waits for whom was not observed")
+    if not case.long_enough:
+        return NoData((), "the window is too short to show that a wait persists")
+    weakened = case.window.missing(signals.RECV_WAIT, signals.SCHEDULER_CPU, signals.RUNNING)
+    if not waits.complete and not waits.late:
+        return NoData((signals.RECV_WAIT,), "the sync wait alone is flat when rank 0 is late, so it clears nobody")
+    clear = bool(waits.late) and waits.gap >= limit.margin * max(waits.spread, 1e-6)
+    cost = case.host_lost
+    if not clear or cost.mid < limit.share or waits.agreement < limit.agreement:
+        return Healthy(_calm(waits, cost, clear=clear))
+    row = waits.late[0]
+    named = waits.complete and len(waits.late) <= len(waits.per_step) / 2
+    found = LateHost(waits.late, cost, waits.agreement, (_wait_evidence(case, waits, row),), _cpu_ratio(case, waits.late), weakened, named)
+    return _with_load(case, found)
+
+
+def _calm(waits: lockstep.Waits, cost: Share, *, clear: bool) -> str:
+    low, high = float(np.nanmin(waits.per_step)), float(np.nanmax(waits.per_step))
+    span = f"ranks wait {low * 1e3:.1f} to {high * 1e3:.1f} ms per step for each other"
+    if not clear:
+        return f"{span}; none waits clearly less than its peers"
+    if waits.agreement and cost.mid > 0.0:
+        return f"{span}, worth {cost.mid:.1%} of step time, and the same rank is last in {waits.agreement:.0%} of the window"
+    return f"{span}, hidden behind the device's work"
+
+
+def _wait_evidence(case: Case, waits: lockstep.Waits, row: int) -> Evidence:
+    peers = float(lockstep.peers_median(waits.per_step)[row])
+    mine = float(waits.per_step[row])
+    rank = case.window.ranks[row]
+    return Evidence(
+        signal="wait_per_step",
+        what=f"rank {rank} waits {mine * 1e3:.1f} ms per step for the others, they wait {peers * 1e3:.1f} ms: who waits least is late",
+        observed=mine,
+        expected=peers,
+        unit="s/step",
+        rank=rank,
+        threshold=peers - waits.spread,
+        promql=promql.WAIT_PER_STEP if waits.complete else promql.SYNC_WAIT_PER_STEP,
+    )
+
+
+def _cpu_ratio(case: Case, rows: tuple[int, ...]) -> float | None:
+    cpu = case.cpu_per_second
+    peers = np.delete(cpu, rows)
+    mine = float(np.nanmean(cpu[list(rows)])) if np.isfinite(cpu[list(rows)]).any() else np.nan
+    usual = float(np.median(peers[np.isfinite(peers)])) if np.isfinite(peers).any() else np.nan
+    return mine / usual if np.isfinite(mine) and usual > 0 else None
+
+
+def _with_load(case: Case, found: LateHost) -> LateHost:
+    """If the late rank also holds far more requests than its peers, its lateness may be that load: widen to nothing and say what tells."""
+    running = case.window.mean(signals.RUNNING)
+    usual = lockstep.peers_median(running)
+    row = found.rows[0]
+    if not np.isfinite(running[row]) or not running[row] > 2.0 * usual[row] + 2.0:
+        return found
+    return replace(
+        found,
+        share=Share(found.share.mid / 2, 0.0, found.share.high),
+        would_tell="this rank also runs far more requests than its peers: move some away and see whether the wait follows them",
+    )
+
+
+def cpu_evidence(case: Case, found: LateHost) -> Evidence:
+    """The CPU comparison that tells more work from stolen time."""
+    rank = case.window.ranks[found.rows[0]]
+    cpu = case.cpu_per_second
+    mine, ratio = float(np.nanmean(cpu[list(found.rows)])), found.cpu_ratio or float("nan")
+    return Evidence(
+        signal=signals.SCHEDULER_CPU,
+        what=f"its scheduler uses {mine:.2f} s of CPU per second, {ratio:.1f} times its peers' median",
+        observed=mine,
+        expected=mine / ratio,
+        unit="s/s",
+        rank=rank,
+        promql=promql.SCHEDULER_CPU,
+    )

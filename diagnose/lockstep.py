@@ -1,0 +1,177 @@
+"""Waits to lateness to lost time: the host channel of a lockstep group. Pure functions over a Window.
+
+All ranks meet every step. A rank whose host side is late makes the others wait, so *the late rank is the one that waits least*. On
+SGLang's default path the victims' wait is split between the control broadcast (booked under stage recv_requests) and the metadata
+exchange (sync wait), in a pattern that depends on which rank is late: only the sum is monotone (docs/signals.md, measured).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from collector import signals
+from collector.model import FloatArray, Window
+
+BLOCK_S = 4.0
+"""Length of the blocks in which the late rank must be the same. SGLang flushes stage seconds at most once a second, so a block shorter
+than this would misplace more than a quarter of a wait."""
+
+
+def steps_per_second(window: Window) -> FloatArray:
+    """(R,) steps per second of each rank, idle ones included; equal on all ranks of a healthy lockstep group. NaN: not observed."""
+    return window.mean(signals.STEPS_ACTIVE) + window.mean(signals.STEPS_IDLE)
+
+
+def group_rate(window: Window) -> float | None:
+    """Steps per second of the group; None when steps were not observed or none happened."""
+    rates = steps_per_second(window)
+    if not np.isfinite(rates).any():
+        return None
+    rate = float(np.nanmedian(rates))
+    return rate if rate > 0 else None
+
+
+def cadence(window: Window) -> float | None:
+    """Seconds per step of the group: the mean launch-to-launch time of decode steps, from load snapshots, needing no flag.
+
+    The median over ranks, because a rank's own prefill steps are not in its decode moments but are in everybody else's. Without load
+    snapshots, the wall time per step, which is right only while the group never idles. None: no step was seen.
+    """
+    decode_time, decode_steps = window.mean(signals.DECODE_TIME), window.mean(signals.DECODE_STEPS)
+    usable = np.isfinite(decode_time) & np.isfinite(decode_steps) & (decode_steps > 0)
+    if usable.any():
+        return float(np.median(decode_time[usable] / decode_steps[usable]))
+    rate = group_rate(window)
+    return None if rate is None else 1.0 / rate
+
+
+def cadence_series(window: Window) -> FloatArray:
+    """(T,) seconds per step in each interval, by the same rule as `cadence`; NaN where no decode step was seen."""
+    decode_time, decode_steps = window.get(signals.DECODE_TIME), window.get(signals.DECODE_STEPS)
+    ratio = np.full(decode_time.shape, np.nan)
+    np.divide(decode_time, decode_steps, out=ratio, where=np.isfinite(decode_steps) & (decode_steps > 0))
+    return nanmedian(ratio, axis=0)
+
+
+def per_step(window: Window, signal: str) -> FloatArray:
+    """(R,) a counter's amount per step of the group; NaN where unknown."""
+    rate = group_rate(window)
+    values = window.mean(signal)
+    return np.full(len(window.ranks), np.nan) if rate is None else values / rate
+
+
+def nanmedian(values: FloatArray, axis: int) -> FloatArray:
+    """np.nanmedian that answers NaN for an all-NaN slice instead of warning."""
+    empty = ~np.isfinite(values).any(axis=axis)
+    filled = np.where(np.expand_dims(empty, axis), 0.0, values)
+    return np.where(empty, np.nan, np.nanmedian(filled, axis=axis))
+
+
+def peers_median(values: FloatArray) -> FloatArray:
+    """(R,) for each rank the median of the *other* observed ranks: a mean that includes the slow rank would hide it."""
+    out = np.full(len(values), np.nan)
+    for k in range(len(values)):
+        others = np.delete(values, k)
+        others = others[np.isfinite(others)]
+        if len(others):
+            out[k] = float(np.median(others))
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Who waits how long in the host exchanges, per step.
+
+    `late` are the rows of the low cluster of waits (empty when no rank stands apart), `gap` the seconds per step between the peers' median
+    wait and theirs, `spread` the same gap among the remaining ranks: what chance and the broadcast tree do without any late rank.
+    """
+
+    per_step: FloatArray  # (R,) seconds, NaN where unobserved
+    complete: bool  # both halves of the wait were observed
+    late: tuple[int, ...]
+    gap: float
+    spread: float
+    agreement: float  # share of the window's blocks in which the same rank waits least
+
+    @property
+    def lateness(self) -> FloatArray:
+        """(R,) seconds per step by which each rank arrives after the first one."""
+        return np.nanmax(self.per_step) - self.per_step
+
+    @property
+    def lost(self) -> float:
+        """Host lost time per step in seconds: what the average rank waits more than the latest one, which waits for nobody."""
+        return float(np.nanmean(self.per_step) - np.nanmin(self.per_step))
+
+
+def _wait(window: Window) -> FloatArray | None:
+    rate = group_rate(window)
+    if rate is None or not window.has(signals.SYNC_WAIT):
+        return None
+    wait = window.mean(signals.SYNC_WAIT)
+    if window.has(signals.RECV_WAIT):
+        wait = wait + window.mean(signals.RECV_WAIT)
+    return wait / rate
+
+
+def waits(window: Window) -> Waits | None:
+    """The host waits of a window; None when the exchange's wait or the steps were not observed, or on fewer than two ranks."""
+    wait = _wait(window)
+    if wait is None or np.isfinite(wait).sum() < 2:
+        return None
+    late, gap, spread = _low_cluster(wait)
+    return Waits(wait, window.has(signals.RECV_WAIT), late, gap, spread, _agreement(window, int(np.nanargmin(wait))))
+
+
+def _low_cluster(wait: FloatArray) -> tuple[tuple[int, ...], float, float]:
+    """Split the ranks at the largest step between sorted waits: the low ones, their gap to the others, the others' own spread.
+
+    No cluster (and no gap) when the low side would be more than half of the ranks: then somebody waits *more*, which names nobody.
+    """
+    rows = np.flatnonzero(np.isfinite(wait))
+    order = rows[np.argsort(wait[rows])]
+    ordered = wait[order]
+    cut = int(np.argmax(np.diff(ordered))) + 1
+    if cut > len(order) / 2:
+        return (), 0.0, float(ordered[-1] - ordered[0])
+    peers = ordered[cut:]
+    gap = float(np.median(peers) - np.mean(ordered[:cut]))
+    spread = float(np.median(peers) - peers[0]) if len(peers) > 1 else 0.0
+    return tuple(sorted(int(k) for k in order[:cut])), gap, spread
+
+
+def _agreement(window: Window, row: int) -> float:
+    """Share of blocks of at least BLOCK_S in which `row` waits least; 0 when the window is too short for two blocks."""
+    total = window.get(signals.SYNC_WAIT) + (window.get(signals.RECV_WAIT) if window.has(signals.RECV_WAIT) else 0.0)
+    blocks = int((window.end - window.start) // BLOCK_S)
+    columns = total.shape[1]
+    blocks = min(blocks, columns)
+    if blocks < 2:
+        return 0.0
+    votes, cast = 0, 0
+    for part in np.array_split(np.arange(columns), blocks):
+        chunk = nanmean(total[:, part])
+        if np.isfinite(chunk).sum() > 1:
+            cast += 1
+            votes += int(np.nanargmin(chunk)) == row
+    return votes / cast if cast else 0.0
+
+
+def nanmean(values: FloatArray) -> FloatArray:
+    """Row means over the observed columns; NaN for a row with none, without warning."""
+    seen = np.isfinite(values)
+    count = seen.sum(axis=1)
+    return np.where(count > 0, np.where(seen, values, 0.0).sum(axis=1) / np.maximum(count, 1), np.nan)
+
+
+def host_exposed(window: Window, step_time: float) -> float | None:
+    """Seconds per step in which the device had nothing to do, from the engine's device timer; None without it.
+
+    With overlapped scheduling a late host costs nothing until the device runs dry, so this bounds what host lateness can have cost.
+    """
+    forward = per_step(window, signals.FORWARD_TIME)
+    if not np.isfinite(forward).any():
+        return None
+    return max(0.0, step_time - float(np.nanmedian(forward)))

@@ -1,0 +1,210 @@
+"""The report for a person at three in the morning: the verdict first, then what to do, then everything that backs it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from diagnose.model import Class, EngineDiagnosis, Evidence, Finding, Healthy, NoData, Severity, Verdict
+from diagnose.report.plain import percent, prose, quantity, safe, utc
+from diagnose.report.table import table
+
+_TITLE = {
+    Class.HEALTHY: "HEALTHY",
+    Class.SINGLE_POINT: "SINGLE POINT",
+    Class.LOAD: "LOAD",
+    Class.STRUCTURAL: "STRUCTURAL",
+    Class.OUTSIDE: "OUTSIDE THE RANKS",
+    Class.INSUFFICIENT: "INSUFFICIENT EVIDENCE",
+}
+_GREEN, _GREY, _RED, _YELLOW, _BOLD = "32;1", "90", "31;1", "33;1", "1"
+_SEVERITY_INK = {Severity.PAGE: _RED, Severity.TICKET: _YELLOW, Severity.NOTE: _BOLD}
+_IDENTITY = 160  # characters of a foreign name (engine, model) that are shown
+
+
+@dataclass(frozen=True, slots=True)
+class _Sheet:
+    """How to put a line on paper: with or without colour, how wide."""
+
+    colour: bool
+    width: int
+
+    def ink(self, text: str, code: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self.colour else text
+
+    def wrap(self, text: str, indent: str = "  ", hang: str | None = None) -> list[str]:
+        """`text` in lines of at most the width; a word longer than that (a URL, a flag) is never cut."""
+        return textwrap.wrap(
+            text,
+            max(self.width, 40),
+            initial_indent=indent,
+            subsequent_indent=indent if hang is None else hang,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+
+    def section(self, title: str, lines: Iterable[str]) -> list[str]:
+        body = list(lines)
+        return ["", self.ink(title, _BOLD), *body] if body else []
+
+
+def render(diagnosis: EngineDiagnosis, *, colour: bool, width: int = 100) -> str:
+    """The whole report of one engine as text that reads as well in a ticket as on a terminal."""
+    sheet, verdict = _Sheet(colour, width), diagnosis.verdict
+    missing = sheet.section("Missing, and how to turn it on", _missing(sheet, verdict))
+    blind = verdict.klass is Class.INSUFFICIENT
+    lines = [
+        *(sheet.ink(line, _ink(verdict)) for line in sheet.wrap(headline(verdict), "")),
+        *sheet.wrap(prose(verdict.summary), ""),
+        *(sheet.wrap("This is not a clean bill of health: what could be read does not allow a verdict either way.", "") if blind else ()),
+        "",
+        *_facts(sheet, diagnosis),
+        *sheet.section("What to do next", _next(sheet, verdict)),
+        *(missing if blind else ()),
+        *sheet.section("Ranks", _ranks(sheet, diagnosis)),
+        *sheet.section("Evidence", _evidence(sheet, verdict.evidence)),
+        *sheet.section("Also found", _also(sheet, verdict)),
+        *sheet.section("Ruled out", (line for r in verdict.ruled_out for line in _item(sheet, f"{r.klass.value}: {r.why}"))),
+        *(() if blind else missing),
+        *sheet.section("Rules that could not answer", _unanswered(sheet, diagnosis)),
+        *sheet.section("Problems while reading", (line for p in diagnosis.problems for line in _item(sheet, str(p)))),
+        *sheet.section("Notes", (line for note in diagnosis.notes for line in _item(sheet, note))),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def headline(verdict: Verdict) -> str:
+    """The verdict in one line: class, cause, ranks, cost, confidence."""
+    title = _TITLE[verdict.klass]
+    if verdict.klass is Class.HEALTHY:
+        return f"{title}: no rank holds the others back, confidence {confidence(verdict.confidence)}"
+    if verdict.klass is Class.INSUFFICIENT:
+        return f"{title}: no verdict"
+    cost = f"{verdict.share} of step time" if verdict.share else "cost unknown"
+    return f"{title}: {safe(verdict.cause or 'cause unnamed')}{_place(verdict)}, {cost}, confidence {confidence(verdict.confidence)}"
+
+
+def confidence(value: float) -> str:
+    """A confidence in words and number."""
+    word = "high" if value >= 0.9 else "moderate" if value >= 0.7 else "low"
+    return f"{word} ({'over 99%' if value > 0.99 else f'{value:.0%}'})"  # no diagnosis is ever 100% sure
+
+
+def ranks_in_words(ranks: tuple[int, ...]) -> str:
+    """ "rank 0", "ranks 0 and 3", or the first eight of many."""
+    if not ranks:
+        return "no single rank"
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    if len(ranks) > 8:
+        return f"ranks {', '.join(map(str, ranks[:8]))} and {len(ranks) - 8} more"
+    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
+
+
+def _place(verdict: Verdict) -> str:
+    return "" if verdict.klass is Class.OUTSIDE and not verdict.ranks else f" on {ranks_in_words(verdict.ranks)}"
+
+
+def _is_finding(verdict: Verdict) -> bool:
+    return verdict.klass not in {Class.HEALTHY, Class.INSUFFICIENT}
+
+
+def _ink(verdict: Verdict) -> str:
+    if verdict.klass is Class.HEALTHY:
+        return _GREEN
+    return _GREY if verdict.klass is Class.INSUFFICIENT else _SEVERITY_INK[verdict.severity]
+
+
+def _facts(sheet: _Sheet, diagnosis: EngineDiagnosis) -> Iterator[str]:
+    engine, verdict, facts = diagnosis.engine, diagnosis.verdict, diagnosis.engine.facts
+    seen = len(diagnosis.ranks)
+    counted = f"{seen} of {facts.expected_ranks} ranks" if facts.expected_ranks and facts.expected_ranks != seen else f"{seen} ranks"
+    kind = f"{engine.kind} {facts.version}" if facts.version else engine.kind
+    named = [kind, facts.model, facts.role, counted, f"on {facts.accelerator}" if facts.accelerator else None]
+    yield from _fact(sheet, "engine", safe(engine.id, _IDENTITY))
+    yield from _fact(sheet, "", ", ".join(safe(text, _IDENTITY) for text in named if text))
+    span = f"{utc(diagnosis.start)} to {utc(diagnosis.end)} ({diagnosis.end - diagnosis.start:.0f} s, {diagnosis.scrapes:,} pages read)"
+    yield from _fact(sheet, "window", span)
+    yield from _fact(sheet, "step time", f"{quantity(diagnosis.step_time, 's')}, clock: {safe(engine.clock)}")
+    if verdict.share and _is_finding(verdict):
+        yield from _fact(sheet, "cost", f"{verdict.share} of step time; repairing the cause gives that back")
+    yield from _fact(sheet, "lost time", _lost(verdict))
+    if _is_finding(verdict) and not verdict.ranks and verdict.klass is not Class.OUTSIDE:
+        yield from _fact(sheet, "culprit", "no rank can be named from these signals")
+    yield from _fact(sheet, "rules", _asked(diagnosis))
+
+
+def _fact(sheet: _Sheet, name: str, value: str) -> list[str]:
+    return sheet.wrap(value, f"  {name:<11}", " " * 13)
+
+
+def _lost(verdict: Verdict) -> str:
+    lost = verdict.lost_time
+    if lost.share is None:
+        return "the signals do not say how much of a step is spent waiting for the last rank"
+    parts = [f"{safe(cause)} {percent(share)}" for cause, share in sorted(lost.by_cause.items(), key=lambda item: (-item[1], item[0]))]
+    return f"{percent(lost.share)} of step time goes into waiting for the last rank" + (f": {', '.join(parts)}" if parts else "")
+
+
+def _asked(diagnosis: EngineDiagnosis) -> str:
+    outcomes = [o.outcome for o in diagnosis.outcomes]
+    fired, quiet, blind = (sum(isinstance(o, kind) for o in outcomes) for kind in (Finding, Healthy, NoData))
+    return f"{len(outcomes)} asked: {fired} found something, {quiet} found nothing, {blind} could not answer"
+
+
+def _next(sheet: _Sheet, verdict: Verdict) -> Iterator[str]:
+    if verdict.remedy:
+        yield from sheet.wrap(prose(verdict.remedy))
+    elif verdict.klass is Class.HEALTHY:
+        yield from sheet.wrap("Nothing. If users still see slow tokens, look around the ranks: router, tokenizer, client, network.")
+    if verdict.would_tell:
+        yield from sheet.wrap(f"What would tell: {prose(verdict.would_tell)}")
+    if verdict.cause and _is_finding(verdict):
+        yield f"  Runbook: slowrank explain {safe(verdict.cause)}"
+    if verdict.runbook.startswith(("http://", "https://")):
+        yield f"  Runbook: {safe(verdict.runbook)}"
+
+
+def _ranks(sheet: _Sheet, diagnosis: EngineDiagnosis) -> Iterator[str]:
+    if diagnosis.ranks:
+        for line in table(diagnosis.ranks):
+            yield sheet.ink(line.text, _ink(diagnosis.verdict)) if line.culprit else line.text
+    else:
+        yield "  no rank was seen"
+
+
+def _evidence(sheet: _Sheet, evidence: Iterable[Evidence]) -> Iterator[str]:
+    for item in evidence:
+        yield from _item(sheet, item.what)
+        compared = [
+            f"{item.signal} of {'the group' if item.rank is None else f'rank {item.rank}'}: {quantity(item.observed, item.unit)}",
+            *([f"expected {quantity(item.expected, item.unit)}"] if item.expected is not None else ()),
+            *([f"limit {quantity(item.threshold, item.unit)}"] if item.threshold is not None else ()),
+        ]
+        yield from sheet.wrap(prose(", ".join(compared)), "    ")
+        if item.promql:
+            yield f"    PromQL: {safe(' '.join(item.promql.split()), 2000)}"  # one line, uncut: it is there to be pasted
+
+
+def _also(sheet: _Sheet, verdict: Verdict) -> Iterator[str]:
+    for other in verdict.also:
+        yield from sheet.wrap(f"- {headline(other)}", "  ", "    ")
+        for text in (other.summary, *(item.what for item in other.evidence), other.remedy and f"Next: {other.remedy}"):
+            yield from sheet.wrap(prose(text), "    ")
+
+
+def _missing(sheet: _Sheet, verdict: Verdict) -> Iterator[str]:
+    for item in verdict.missing:
+        yield from _item(sheet, f"{item.signal} ({item.adds}): {item.enable}")
+
+
+def _unanswered(sheet: _Sheet, diagnosis: EngineDiagnosis) -> Iterator[str]:
+    for entry in diagnosis.outcomes:
+        if isinstance(entry.outcome, NoData):
+            lacks = f"needs {', '.join(entry.outcome.missing)}" if entry.outcome.missing else ""
+            yield from _item(sheet, f"{entry.rule}: " + "; ".join(text for text in (lacks, entry.outcome.why) if text))
+
+
+def _item(sheet: _Sheet, text: str) -> list[str]:
+    return sheet.wrap(f"- {prose(text)}", "  ", "    ")

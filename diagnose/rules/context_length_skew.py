@@ -1,0 +1,46 @@
+"""One rank holds much longer contexts than its peers.
+
+What it detects: attention work per decode step that is uneven because of context length, at a cost in step time.
+Why it matters: each layer ends when the rank with the most KV to read has read it; all others wait, at equal request counts.
+Not this rule: more requests rather than longer ones (`request_count_skew`); prompts being computed now (`long_prefill`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from diagnose import deal
+from diagnose.confidence import confidence
+from diagnose.model import Class, Finding, Healthy, NoData, Severity
+from diagnose.rules import Limits, rule
+
+if TYPE_CHECKING:
+    from diagnose.case import Case
+
+
+@rule(
+    klass=Class.LOAD,
+    severity=Severity.TICKET,
+    remedy="Route by tokens instead of counts (--load-balance-method total_tokens), or give long contexts a pool of their own;"
+    " request counts are no help here.",
+    needs=deal.NEEDS,
+    **deal.THRESHOLDS,
+)
+def context_length_skew(case: Case, limit: Limits) -> Finding | Healthy | NoData:
+    found = deal.uneven_deal(case, limit)
+    if not isinstance(found, deal.Deal):
+        return found
+    if not found.by_length:
+        return Healthy(
+            f"contexts on the busiest rank are {found.length_ratio:.1f} times its peers', its request count {found.count_ratio:.1f} times"
+        )
+    names = case.rank_ids(found.rows)
+    return Finding(
+        ranks=names,
+        share=found.share,
+        confidence=confidence(found.share.mid, limit.share, missing=len(found.weakened_by)),
+        summary=f"contexts on rank {', '.join(map(str, names))} are {found.length_ratio:.1f} times as long as its peers'",
+        evidence=found.evidence,
+        would_tell="move one long context to another rank: the step time must follow it",
+        weakened_by=found.weakened_by,
+    )

@@ -1,0 +1,47 @@
+"""One rank's scheduler process does not get the CPU it needs.
+
+What it detects: a rank that persistently arrives last at the host exchanges while its scheduler uses no more CPU than its peers'.
+Why it matters: the exchange ends when the last scheduler arrives; CPU stolen from one process is taken from every rank's step.
+Not this rule: a late rank whose scheduler is busy (`slow_rank`); lateness inside the forward (`context_length_skew`, `expert_hotspot`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from collector import signals
+from diagnose import late_host
+from diagnose.confidence import confidence
+from diagnose.model import Class, Finding, Healthy, NoData, Severity
+from diagnose.rules import Limits, rule
+
+if TYPE_CHECKING:
+    from diagnose.case import Case
+
+
+@rule(
+    klass=Class.SINGLE_POINT,
+    severity=Severity.PAGE,
+    remedy="On the rank's node look for what shares its cores (top, /proc/PID/schedstat, cgroup cpu.stat), pin the scheduler"
+    " to cores of its own (--numa-node, taskset), and measure again before touching the card.",
+    needs=(*late_host.NEEDS, signals.SCHEDULER_CPU),
+    **late_host.THRESHOLDS,
+)
+def host_cpu_starved(case: Case, limit: Limits) -> Finding | Healthy | NoData:
+    found = late_host.late_host(case, limit)
+    if not isinstance(found, late_host.LateHost):
+        return found
+    if found.cpu_ratio is None:
+        return NoData((signals.SCHEDULER_CPU,), "a rank is late, but without its CPU time stolen time and more work look the same")
+    if found.cpu_ratio > limit.busy:
+        return Healthy(f"the late rank uses {found.cpu_ratio:.1f} times its peers' CPU: it works, it is not starved")
+    names = case.rank_ids(found.rows)
+    return Finding(
+        ranks=names if found.named else (),
+        share=found.share,
+        confidence=confidence(found.share.mid, limit.share, agreement=found.agreement, missing=len(found.weakened_by) + (not found.named)),
+        summary=f"rank {', '.join(map(str, names))} is late at every host exchange without using more CPU: its process is not being run",
+        evidence=(*found.evidence, late_host.cpu_evidence(case, found)),
+        would_tell=found.would_tell or "run-queue delay of that process (second field of /proc/PID/schedstat) against a peer's",
+        weakened_by=found.weakened_by,
+    )
