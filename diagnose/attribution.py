@@ -30,17 +30,23 @@ class PairCost:
     source: str
 
 
-def pair_cost(window: Window) -> PairCost | None:
+def pair_cost(window: Window, baseline: Window | None = None) -> PairCost | None:
     """Seconds per pair from the card's bandwidth and the KV cache's bytes per token, narrowed by the window's own cadence if that varies
-    with the busiest rank's pairs; None when the window supports neither."""
-    prior = _physical(window)
-    fitted = _fitted(window)
-    if prior is None or fitted is None:
-        return prior or fitted
-    low, high = max(prior.low, fitted.low), min(prior.high, fitted.high)
-    if low >= high:  # they contradict each other: something else moved with the pairs, so keep the physics
-        return prior
-    return PairCost(min(max(fitted.mid, low), high), low, high, f"{prior.source}, narrowed by {fitted.source}")
+    with the busiest rank's pairs, and by the rise over the past if the busiest rank's pairs grew; None when nothing supports a figure."""
+    cost = _physical(window)
+    for other in (_fitted(window), _history(window, baseline)):
+        cost = _narrowed(cost, other)
+    return cost
+
+
+def _narrowed(cost: PairCost | None, other: PairCost | None) -> PairCost | None:
+    """The overlap of two estimates; the first alone when they contradict, as then something else moved with the pairs."""
+    if cost is None or other is None:
+        return cost or other
+    low, high = max(cost.low, other.low), min(cost.high, other.high)
+    if low >= high:
+        return cost
+    return PairCost(min(max(other.mid if other.low > 0 else cost.mid, low), high), low, high, f"{cost.source}, narrowed by {other.source}")
 
 
 def _physical(window: Window) -> PairCost | None:
@@ -65,6 +71,21 @@ def _fitted(window: Window) -> PairCost | None:
 
     slope, _, low, high = (float(v) for v in theilslopes(y, x, 0.95))
     return PairCost(slope, low, high, "the window's own cadence") if low > 0 else None
+
+
+def _history(window: Window, baseline: Window | None) -> PairCost | None:
+    """The most that a pair can cost, if all of the rise over the past came of the busiest rank's added pairs."""
+    if baseline is None:
+        return None
+    now, before = lockstep.cadence(window), lockstep.cadence(baseline)
+    load_now, load_before = (lockstep.nanmean(decode_pairs(w)) for w in (window, baseline))
+    if now is None or before is None or not np.isfinite(load_now).any() or not np.isfinite(load_before).any():
+        return None
+    grown = float(np.nanmax(load_now) - np.nanmax(load_before))
+    if grown < 0.5 * np.nanmax(load_before) or now <= before:  # a small growth says little: the rise may be of anything
+        return None
+    most = (now - before) / grown
+    return PairCost(most, 0.0, most, "the rise over the engine's past")
 
 
 def decode_pairs(window: Window) -> FloatArray:
@@ -96,20 +117,25 @@ class PairLoad:
         return float(self.pairs[self.leader])
 
 
-def pair_load(window: Window) -> PairLoad | None:
-    """The deal of attention work in a window; None without pairs and resident tokens, or without a second rank to compare."""
+def pair_load(window: Window, baseline: Window | None = None) -> PairLoad | None:
+    """The deal of attention work in a window; None without a second rank to compare, and when only the pair counter was observed while
+    prompts were computed, since that counter cannot tell their pairs from those of decoding."""
     pairs = lockstep.nanmean(decode_pairs(window))
-    if np.isfinite(pairs).sum() < 2:
+    if np.isfinite(pairs).sum() < 2 or (not window.has(signals.RESIDENT_TOKENS) and not _only_decodes(window)):
         return None
     used = tuple(s for s in (signals.ATTENTION_PAIRS, signals.RESIDENT_TOKENS) if window.has(s))
     leader = int(np.nanargmax(pairs))
-    step_time, cost = lockstep.cadence(window), pair_cost(window)
+    step_time, cost = lockstep.cadence(window), pair_cost(window, baseline)
     lost = None
     if step_time and cost:
         excess = float(pairs[leader] - np.nanmean(pairs))
         low, mid, high = (min(1.0, excess * s / step_time) for s in (cost.low, cost.mid, cost.high))
         lost = Share(mid, low, high)
     return PairLoad(pairs, leader, lost, cost, used)
+
+
+def _only_decodes(window: Window) -> bool:
+    return window.has(signals.PREFILL_TOKENS) and float(np.nansum(window.mean(signals.PREFILL_TOKENS))) == 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +198,7 @@ def excess(window: Window, baseline: Window | None, host_share: Share | None) ->
     if baseline is None or host_share is None:
         return None
     now, before = lockstep.cadence(window), lockstep.cadence(baseline)
-    load_now, load_before = pair_load(window), pair_load(baseline)
+    load_now, load_before = pair_load(window, baseline), pair_load(baseline)
     if now is None or before is None or load_now is None or load_before is None or load_now.cost is None:
         return None
     drag_now, drag_before = prefill_load(window), prefill_load(baseline)

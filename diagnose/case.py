@@ -71,7 +71,7 @@ class Case:
     @cached_property
     def pair_load(self) -> attribution.PairLoad | None:
         """How attention work is dealt."""
-        return attribution.pair_load(self.window)
+        return attribution.pair_load(self.window, self.baseline)
 
     @cached_property
     def prefill_load(self) -> attribution.PrefillLoad | None:

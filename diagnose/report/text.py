@@ -142,9 +142,9 @@ def _fact(sheet: _Sheet, name: str, value: str) -> list[str]:
 def _lost(verdict: Verdict) -> str:
     lost = verdict.lost_time
     if lost.share is None:
-        return "the signals do not say how much of a step is spent waiting for the last rank"
+        return "the signals do not say"
     parts = [f"{safe(cause)} {percent(share)}" for cause, share in sorted(lost.by_cause.items(), key=lambda item: (-item[1], item[0]))]
-    return f"{percent(lost.share)} of step time goes into waiting for the last rank" + (f": {', '.join(parts)}" if parts else "")
+    return f"{percent(lost.share)} of step time" + (f": {', '.join(parts)}" if parts else "")
 
 
 def _asked(diagnosis: EngineDiagnosis) -> str:
@@ -160,9 +160,7 @@ def _next(sheet: _Sheet, verdict: Verdict) -> Iterator[str]:
         yield from sheet.wrap("Nothing. If users still see slow tokens, look around the ranks: router, tokenizer, client, network.")
     if verdict.would_tell:
         yield from sheet.wrap(f"What would tell: {prose(verdict.would_tell)}")
-    if verdict.cause and _is_finding(verdict):
-        yield f"  Runbook: slowrank explain {safe(verdict.cause)}"
-    if verdict.runbook.startswith(("http://", "https://")):
+    if verdict.runbook:
         yield f"  Runbook: {safe(verdict.runbook)}"
 
 

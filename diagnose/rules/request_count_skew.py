@@ -32,7 +32,7 @@ def request_count_skew(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return found
     if found.by_length:
         return Healthy(
-            f"the busiest rank runs {found.count_ratio:.1f} times its peers' requests; its contexts are {found.length_ratio:.1f} times as long"
+            f"the busiest rank runs {found.count_ratio:.1f} times its peers' requests, with contexts {found.length_ratio:.1f} times as long"
         )
     names = case.rank_ids(found.rows)
     return Finding(
