@@ -52,7 +52,7 @@ def _narrowed(cost: PairCost | None, other: PairCost | None) -> PairCost | None:
 def _physical(window: Window) -> PairCost | None:
     facts = window.engine.facts
     peak = cards.bandwidth(facts.accelerator)
-    if peak is None or not facts.kv_bytes_per_token:
+    if peak is None or facts.kv_bytes_per_token is None or facts.kv_bytes_per_token <= 0:
         return None
     poor, typical, best = (facts.kv_bytes_per_token / (peak * share) for share in EFFICIENCY)
     return PairCost(typical, best, poor, f"{facts.kv_bytes_per_token:,.0f} B of KV per token at {peak / 1e12:.1f} TB/s")
@@ -65,7 +65,7 @@ def _fitted(window: Window) -> PairCost | None:
     if usable.sum() < 6:  # fewer points leave the confidence interval of the slope unbounded at 95 %
         return None
     x, y = busiest[usable], steps[usable]
-    if np.ptp(x) < 0.25 * np.median(x):  # without variation of the leader's load there is no slope to see
+    if not np.ptp(x) > 0.25 * np.median(x):  # without variation of the leader's load there is no slope to see
         return None
     from scipy.stats import theilslopes
 
@@ -97,7 +97,7 @@ def decode_pairs(window: Window) -> FloatArray:
     resident = window.get(signals.RESIDENT_TOKENS)
     steps = window.get(signals.STEPS_ACTIVE) + window.get(signals.STEPS_IDLE)
     counted = np.full(resident.shape, np.nan)
-    np.divide(window.get(signals.ATTENTION_PAIRS), steps, out=counted, where=np.isfinite(steps) & (steps > 0))
+    np.divide(window.get(signals.ATTENTION_PAIRS), steps, out=counted, where=np.isfinite(steps) & (steps > lockstep.LEAST_RATE))
     lesser: FloatArray = np.fmin(resident, counted)
     return lesser
 
@@ -224,13 +224,13 @@ def tokens_per_step(window: Window) -> float | None:
 
 
 def _ratio(a: float | None, b: float | None) -> float | None:
-    return a / b if a is not None and b else None
+    return a / b if a is not None and b is not None and b > lockstep.LEAST_RATE else None
 
 
 def balancedness(window: Window) -> float | None:
     """Mean over cards / max over cards of expert load, 1 is level; from the sum and count of the window alone, as the engine's summary
     holds the whole life. None when not observed or no observation fell into the window."""
     total, count = window.mean(signals.BALANCEDNESS_SUM), window.mean(signals.BALANCEDNESS_COUNT)
-    if not np.isfinite(total).any() or not np.isfinite(count).any() or not np.nansum(count) > 0:
+    if not np.isfinite(total).any() or not np.isfinite(count).any() or not np.nansum(count) > lockstep.LEAST_RATE:
         return None
     return float(np.nansum(total) / np.nansum(count))

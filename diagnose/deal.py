@@ -39,7 +39,7 @@ def uneven_deal(case: Case, limit: Limits) -> Deal | Healthy | NoData:
     """The deal of decode attention of a case when levelling it would give back at least `limit.share` of step time."""
     load = case.pair_load
     running = case.window.mean(signals.RUNNING)
-    if load is None or not np.isfinite(running).any() or case.step_time is None:
+    if load is None or case.step_time is None:
         return NoData(case.window.missing(*NEEDS), "the deal of requests and contexts was not observed")
     if not case.long_enough:
         return NoData((), "the window is too short to show that a deal persists")
@@ -50,6 +50,10 @@ def uneven_deal(case: Case, limit: Limits) -> Deal | Healthy | NoData:
     lead = float(load.pairs[load.leader] / max(np.nanmean(load.pairs), 1e-9))
     if load.lost.mid < limit.share:
         return Healthy(f"the busiest rank has {lead:.1f} times the mean attention work, which costs {load.lost.mid:.1%} of step time")
+    if not np.isfinite(running).any():
+        return NoData(
+            (signals.RUNNING,), "attention work is uneven, but without request counts more requests and longer ones look the same"
+        )
     rows = tuple(int(k) for k in np.flatnonzero(load.pairs >= 0.7 * load.busiest))
     lengths = load.pairs / np.maximum(running, 0.5)
     row = load.leader
@@ -59,7 +63,7 @@ def uneven_deal(case: Case, limit: Limits) -> Deal | Healthy | NoData:
         count_ratio=_over(running, row),
         length_ratio=_over(lengths, row),
         evidence=(_pairs(case, load), _requests(case, running, row)),
-        weakened_by=case.window.missing(signals.ATTENTION_PAIRS),
+        weakened_by=case.window.missing(signals.ATTENTION_PAIRS, signals.RESIDENT_TOKENS),
     )
 
 

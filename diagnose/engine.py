@@ -34,11 +34,11 @@ SIGNIFICANT = 0.03
 BLAMED = (Class.SINGLE_POINT, Class.LOAD, Class.STRUCTURAL)
 
 UNTESTED = 0.8
-"""Factor on the confidence of `healthy` for each class whose rules could not all answer."""
+"""Factor on the confidence of `healthy` for each structural rule that could not look and is excused by a step time that did not rise:
+SGLang reports expert load only when told to, and a group whose steps are as short as ever has no hot experts that matter."""
 
-ESSENTIAL = {Class.SINGLE_POINT: "slow_rank", Class.LOAD: "context_length_skew"}
-"""The rule that must have looked before its class counts as cleared. Structure is not in it: SGLang reports expert load only when told
-to, and a cluster without that flag must still be able to be called healthy, with less confidence."""
+UNCHANGED = 0.05
+"""Share of step time within which it counts as unchanged against the past: the size from which rules blame a cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +114,15 @@ def _verdict(
 def _nothing_found(
     case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Outcome], lost: LostTime, missing: tuple[Missing, ...]
 ) -> Verdict:
-    unanswered = {klass: outcomes.get(rule_id) for klass, rule_id in ESSENTIAL.items() if not isinstance(outcomes.get(rule_id), Healthy)}
-    if not case.working or unanswered:
+    silent = {rule_id: o for rule_id, o in outcomes.items() if isinstance(o, NoData) and _counts(case, rules[rule_id])}
+    excused = _unchanged(case) and all(o.missing and rules[rule_id].klass is Class.STRUCTURAL for rule_id, o in silent.items())
+    if not case.working or (silent and not excused):
         return Verdict(
             klass=Class.INSUFFICIENT,
             cause=None,
             ranks=(),
             confidence=0.0,
-            summary=_why_insufficient(case, unanswered),
+            summary=_why_insufficient(case, silent),
             severity=Severity.NOTE,
             share=None,
             lost_time=lost,
@@ -129,12 +130,11 @@ def _nothing_found(
             missing=missing,
             remedy="Turn on what is missing (below), or diagnose again while the engine serves requests.",
         )
-    untested = sum(any(isinstance(outcomes[r], NoData) for r, rule in rules.items() if rule.klass is klass) for klass in BLAMED)
     return Verdict(
         klass=Class.HEALTHY,
         cause=None,
         ranks=(),
-        confidence=round(0.95 * UNTESTED**untested, 3),
+        confidence=round(0.95 * UNTESTED ** len(silent), 3),
         summary="no persistent loss of time has a cause among the ranks",
         severity=Severity.NOTE,
         share=None,
@@ -144,11 +144,24 @@ def _nothing_found(
     )
 
 
-def _why_insufficient(case: Case, unanswered: Mapping[Class, Outcome | None]) -> str:
+def _unchanged(case: Case) -> bool:
+    """Whether the step time is known to be what it was in the healthy past."""
+    before = lockstep.cadence(case.baseline) if case.baseline else None
+    return before is not None and case.step_time is not None and case.step_time - before < UNCHANGED * before
+
+
+def _counts(case: Case, rule: Rule) -> bool:
+    """Whether a rule must have looked before a window is healthy. Only the comparison with a past that was never given need not."""
+    return rule.klass in BLAMED or case.baseline is not None
+
+
+def _why_insufficient(case: Case, silent: Mapping[str, NoData]) -> str:
     if not case.working:
         return "the engine took no steps in this window: there is nothing to judge"
-    reasons = [f"{klass.value}: {o.why}" for klass, o in unanswered.items() if isinstance(o, NoData)]
-    return "nothing found, but not everything could be looked at: " + "; ".join(reasons)
+    reasons: dict[str, list[str]] = {}
+    for rule_id, outcome in silent.items():
+        reasons.setdefault(outcome.why, []).append(rule_id)
+    return "nothing found, but not everything could be looked at: " + "; ".join(f"{why} ({', '.join(ids)})" for why, ids in reasons.items())
 
 
 def _ruled_out(rules: Mapping[str, Rule], outcomes: Mapping[str, Outcome], blamed: set[Class]) -> tuple[RuledOut, ...]:

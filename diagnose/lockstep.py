@@ -18,6 +18,9 @@ BLOCK_S = 4.0
 """Length of the blocks in which the late rank must be the same. SGLang flushes stage seconds at most once a second, so a block shorter
 than this would misplace more than a quarter of a wait."""
 
+LEAST_RATE = 1e-6
+"""Steps per second below which a group counts as standing: one step in eleven days."""
+
 
 def steps_per_second(window: Window) -> FloatArray:
     """(R,) steps per second of each rank, idle ones included; equal on all ranks of a healthy lockstep group. NaN: not observed."""
@@ -30,7 +33,7 @@ def group_rate(window: Window) -> float | None:
     if not np.isfinite(rates).any():
         return None
     rate = float(np.nanmedian(rates))
-    return rate if rate > 0 else None
+    return rate if rate > LEAST_RATE else None
 
 
 def cadence(window: Window) -> float | None:
@@ -40,7 +43,7 @@ def cadence(window: Window) -> float | None:
     snapshots, the wall time per step, which is right only while the group never idles. None: no step was seen.
     """
     decode_time, decode_steps = window.mean(signals.DECODE_TIME), window.mean(signals.DECODE_STEPS)
-    usable = np.isfinite(decode_time) & np.isfinite(decode_steps) & (decode_steps > 0)
+    usable = np.isfinite(decode_time) & np.isfinite(decode_steps) & (decode_steps > LEAST_RATE)
     if usable.any():
         return float(np.median(decode_time[usable] / decode_steps[usable]))
     rate = group_rate(window)
@@ -51,7 +54,7 @@ def cadence_series(window: Window) -> FloatArray:
     """(T,) seconds per step in each interval, by the same rule as `cadence`; NaN where no decode step was seen."""
     decode_time, decode_steps = window.get(signals.DECODE_TIME), window.get(signals.DECODE_STEPS)
     ratio = np.full(decode_time.shape, np.nan)
-    np.divide(decode_time, decode_steps, out=ratio, where=np.isfinite(decode_steps) & (decode_steps > 0))
+    np.divide(decode_time, decode_steps, out=ratio, where=np.isfinite(decode_steps) & (decode_steps > LEAST_RATE))
     return nanmedian(ratio, axis=0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 import unicodedata
 from datetime import UTC, datetime
 
@@ -23,6 +24,18 @@ def safe(text: str, limit: int = 400) -> str:
 def prose(text: str, limit: int = 4000) -> str:
     """Our own sentences, which may quote foreign text: line breaks of the source become spaces, the rest is made safe."""
     return safe(" ".join(text.split()), limit)
+
+
+def wrap(text: str, width: int, indent: str = "", hang: str | None = None) -> list[str]:
+    """`text` in lines of at most `width`; a word longer than that (a URL, a flag) is never cut, so that it can be pasted."""
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent if hang is None else hang,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _visible(char: str) -> str:

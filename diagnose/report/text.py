@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from diagnose.model import Class, EngineDiagnosis, Evidence, Finding, Healthy, NoData, Severity, Verdict
-from diagnose.report.plain import percent, prose, quantity, safe, utc
+from diagnose.report.plain import percent, prose, quantity, safe, utc, wrap
 from diagnose.report.table import table
 
 _TITLE = {
@@ -20,6 +19,7 @@ _TITLE = {
 }
 _GREEN, _GREY, _RED, _YELLOW, _BOLD = "32;1", "90", "31;1", "33;1", "1"
 _SEVERITY_INK = {Severity.PAGE: _RED, Severity.TICKET: _YELLOW, Severity.NOTE: _BOLD}
+NARROWEST = 40  # below it every word has a line of its own
 _IDENTITY = 160  # characters of a foreign name (engine, model) that are shown
 
 
@@ -34,15 +34,7 @@ class _Sheet:
         return f"\x1b[{code}m{text}\x1b[0m" if self.colour else text
 
     def wrap(self, text: str, indent: str = "  ", hang: str | None = None) -> list[str]:
-        """`text` in lines of at most the width; a word longer than that (a URL, a flag) is never cut."""
-        return textwrap.wrap(
-            text,
-            max(self.width, 40),
-            initial_indent=indent,
-            subsequent_indent=indent if hang is None else hang,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+        return wrap(text, max(self.width, NARROWEST), indent, hang)
 
     def section(self, title: str, lines: Iterable[str]) -> list[str]:
         body = list(lines)
@@ -53,11 +45,11 @@ def render(diagnosis: EngineDiagnosis, *, colour: bool, width: int = 100) -> str
     """The whole report of one engine as text that reads as well in a ticket as on a terminal."""
     sheet, verdict = _Sheet(colour, width), diagnosis.verdict
     missing = sheet.section("Missing, and how to turn it on", _missing(sheet, verdict))
-    blind = verdict.klass is Class.INSUFFICIENT
+    blind = _is_blind(verdict)
     lines = [
         *(sheet.ink(line, _ink(verdict)) for line in sheet.wrap(headline(verdict), "")),
         *sheet.wrap(prose(verdict.summary), ""),
-        *(sheet.wrap("This is not a clean bill of health: what could be read does not allow a verdict either way.", "") if blind else ()),
+        *sheet.wrap(_caution(verdict), ""),
         "",
         *_facts(sheet, diagnosis),
         *sheet.section("What to do next", _next(sheet, verdict)),
@@ -79,7 +71,7 @@ def headline(verdict: Verdict) -> str:
     title = _TITLE[verdict.klass]
     if verdict.klass is Class.HEALTHY:
         return f"{title}: no rank holds the others back, confidence {confidence(verdict.confidence)}"
-    if verdict.klass is Class.INSUFFICIENT:
+    if _is_blind(verdict):
         return f"{title}: no verdict"
     cost = f"{verdict.share} of step time" if verdict.share else "cost unknown"
     return f"{title}: {safe(verdict.cause or 'cause unnamed')}{_place(verdict)}, {cost}, confidence {confidence(verdict.confidence)}"
@@ -102,18 +94,31 @@ def ranks_in_words(ranks: tuple[int, ...]) -> str:
     return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
 
 
+def _caution(verdict: Verdict) -> str:
+    """What an insufficient verdict must not be mistaken for."""
+    if verdict.klass is not Class.INSUFFICIENT:
+        return ""
+    if verdict.cause is None:
+        return "This is not a clean bill of health: what could be read does not allow a verdict either way."
+    return "Something is wrong; what could be read does not say whether a rank, the load or the layout is to blame."
+
+
 def _place(verdict: Verdict) -> str:
     return "" if verdict.klass is Class.OUTSIDE and not verdict.ranks else f" on {ranks_in_words(verdict.ranks)}"
 
 
 def _is_finding(verdict: Verdict) -> bool:
-    return verdict.klass not in {Class.HEALTHY, Class.INSUFFICIENT}
+    return verdict.klass is not Class.HEALTHY and not _is_blind(verdict)
+
+
+def _is_blind(verdict: Verdict) -> bool:
+    return verdict.klass is Class.INSUFFICIENT and verdict.cause is None
 
 
 def _ink(verdict: Verdict) -> str:
     if verdict.klass is Class.HEALTHY:
         return _GREEN
-    return _GREY if verdict.klass is Class.INSUFFICIENT else _SEVERITY_INK[verdict.severity]
+    return _GREY if _is_blind(verdict) else _SEVERITY_INK[verdict.severity]
 
 
 def _facts(sheet: _Sheet, diagnosis: EngineDiagnosis) -> Iterator[str]:

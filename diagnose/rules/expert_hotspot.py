@@ -51,7 +51,7 @@ def expert_hotspot(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     share = _share(case, level)
     if share.mid < limit.share:
         return Healthy(f"expert balancedness is {level:.2f}, but the step time shows no cost: {share.mid:.1%} unexplained")
-    weakened = case.window.missing(signals.EXPERT_LOAD, signals.ATTENTION_TOKENS, signals.RECV_WAIT)
+    weakened = case.window.missing(signals.EXPERT_LOAD, signals.ATTENTION_TOKENS, signals.RECV_WAIT, signals.RESIDENT_TOKENS)
     sure = confidence(share.mid, limit.share, missing=len(weakened))
     return Finding(
         ranks=_hot(case),

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 )
 def stuck_rank(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     if missing := case.window.missing(signals.SNAPSHOT_AGE, signals.RUNNING):
-        return NoData(missing, "whether snapshots still advance was not observed")
+        if _still_stepping(case):
+            return Healthy("steps were counted to the end of the window")
+        return NoData(missing, "whether the ranks still make progress was not observed")
     age = _last(case.window.get(signals.SNAPSHOT_AGE))
     work = np.nan_to_num(_last(case.window.get(signals.RUNNING))) + np.nan_to_num(_last(case.window.get(signals.WAITING)))
     stale = np.isfinite(age) & (age > limit.age)

@@ -1,0 +1,174 @@
+"""A plant: windows made by the lockstep arithmetic of docs/physics.md, with the truth known. Shared by the diagnosis tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from collector import signals
+from collector.model import Engine, Facts, Window
+
+KV_BYTES = 44_928.0  # 576 B x 78 layers
+H20 = 4.0e12  # bytes per second
+EFFICIENCY = 0.75
+
+
+@dataclass(frozen=True)
+class Plant:
+    """An engine whose step time follows C = max(device, host): device = (base + s max pairs) x group + experts, host = work + delay."""
+
+    ranks: int = 8
+    seconds: int = 12
+    base: float = 0.036
+    host: float = 0.004
+    accelerator: str | None = "NVIDIA H20"
+    kv_bytes: float | None = KV_BYTES
+    running: Sequence[float] = field(default_factory=lambda: (8.0,) * 64)
+    length: Sequence[float] = field(default_factory=lambda: (6000.0,) * 64)
+    delay: Mapping[int, float] = field(default_factory=dict)  # late ranks: seconds per step
+    cpu: Mapping[int, float] = field(default_factory=dict)  # ranks whose scheduler uses more CPU: factor
+    prefill: Mapping[int, float] = field(default_factory=dict)  # share of time in prefill steps, three times a decode step
+    balancedness: float | None = 0.85
+    hot: int | None = None
+    experts: float = 0.0  # seconds per step added by the hottest card
+    group: float = 1.0  # factor on every card
+    frozen: Mapping[int, float] = field(default_factory=dict)  # snapshot age at the end
+    timer: bool = True
+
+    @property
+    def pair_cost(self) -> float:
+        return KV_BYTES / (H20 * EFFICIENCY)
+
+    @property
+    def pairs(self) -> np.ndarray:
+        return np.array([n * length for n, length in zip(self.running, self.length, strict=False)][: self.ranks])
+
+    @property
+    def device(self) -> float:
+        return (self.base + self.pair_cost * float(self.pairs.max())) * self.group + self.experts
+
+    @property
+    def plain(self) -> float:
+        """Seconds of a step without prefill."""
+        return max(self.device, self.host + max(self.delay.values(), default=0.0))
+
+    @property
+    def step_time(self) -> float:
+        """Mean seconds per step: prefill steps take three times a plain one and fill the share of time given for the busiest rank."""
+        share = max(self.prefill.values(), default=0.0)
+        return 1.0 / ((1.0 - share) / self.plain + share / (3.0 * self.plain))
+
+    def window(self) -> Window:
+        rng = np.random.default_rng(7)
+        rows, columns, c = self.ranks, self.seconds, self.step_time
+        steps = 1.0 / c
+
+        def noisy(values: Sequence[float] | np.ndarray | float, spread: float = 0.01) -> np.ndarray:
+            level = np.broadcast_to(np.asarray(values, dtype=np.float64), (rows,))[:, None]
+            return level * (1.0 + spread * rng.standard_normal((rows, columns)))
+
+        def each(special: Mapping[int, float], usual: float) -> np.ndarray:
+            return np.array([special.get(r, usual) for r in range(rows)])
+
+        lateness = each(self.delay, 0.0)
+        wait = (lateness.max() - lateness) + 0.0006 + 0.0001 * (np.arange(rows) % 3)
+        tree = np.array([0.4 if r % 2 else 0.6 for r in range(rows)])  # how the wait splits between broadcast and gather
+        prefill = each(self.prefill, 0.0)
+        decode_steps = np.where(prefill > 0, (1.0 - prefill) / self.plain, steps)
+        decode_time = np.where(prefill > 0, 1.0 - prefill, 1.0)
+        running = np.array(self.running[:rows])
+        values = {
+            signals.RUNNING: noisy(running, 0.0),
+            signals.WAITING: noisy(0.0),
+            signals.RESIDENT_TOKENS: noisy(self.pairs, 0.002),
+            signals.SNAPSHOT_AGE: np.maximum.accumulate(
+                np.where(np.arange(columns) == columns - 1, each(self.frozen, 0.3)[:, None], 0.3), axis=1
+            ),
+            signals.PREFILL_TOKENS: noisy(prefill * 1024 / (3 * self.plain), 0.0),
+            signals.PREFILL_BUSY: noisy(prefill, 0.0),
+            signals.DECODE_STEPS: noisy(decode_steps, 0.0),
+            signals.DECODE_TIME: noisy(decode_time, 0.002),
+            signals.ATTENTION_TOKENS: noisy(running * steps, 0.0),
+            signals.ATTENTION_PAIRS: noisy(self.pairs * steps, 0.002),
+            signals.IMBALANCE_PAIRS: noisy((self.pairs.max() - self.pairs) * steps, 0.0),
+            signals.STEPS_ACTIVE: noisy(steps, 0.0),
+            signals.STEPS_IDLE: noisy(0.0, 0.0),
+            signals.RECV_WAIT: noisy(wait * tree * steps, 0.05),
+            signals.SYNC_WAIT: noisy(wait * (1 - tree) * steps, 0.05),
+            signals.SCHEDULER_WORK: noisy(self.host * steps + lateness * steps),
+            signals.SCHEDULER_CPU: noisy(each(self.cpu, 1.0) * self.host * steps),
+            signals.RETRACTED: noisy(0.0, 0.0),
+            signals.GRAPH_STEPS: noisy(steps, 0.0),
+            signals.EAGER_STEPS: noisy(0.0, 0.0),
+        }
+        if len(self.frozen) == rows:  # one stopped rank stops all: no step is counted from then on
+            going = np.arange(columns) < columns - min(self.frozen.values())
+            stopping = (signals.STEPS_ACTIVE, signals.DECODE_STEPS, signals.DECODE_TIME, signals.ATTENTION_TOKENS, signals.ATTENTION_PAIRS)
+            values |= {name: values[name] * going for name in stopping}
+        if self.timer:
+            device = self.device * (c / self.plain)
+            values[signals.FORWARD_TIME] = noisy(device * steps, 0.0)
+        if self.balancedness is not None:
+            values[signals.BALANCEDNESS_COUNT] = np.full((1, columns), steps)
+            values[signals.BALANCEDNESS_SUM] = np.full((1, columns), steps * self.balancedness)
+            load = each({} if self.hot is None else {self.hot: 6.0}, 1.0)
+            values[signals.EXPERT_LOAD] = noisy(load * 1000.0)
+        facts = Facts(version="0.5.23", accelerator=self.accelerator, kv_bytes_per_token=self.kv_bytes, expected_ranks=rows)
+        return Window(
+            engine=Engine("http://engine:30000", "sglang", facts),
+            edges=1_800_000_000.0 + np.arange(columns + 1, dtype=np.float64),
+            ranks=tuple(range(rows)),
+            values=values,
+            scrapes=2 * columns,
+        )
+
+
+@pytest.fixture
+def plant() -> type[Plant]:
+    return Plant
+
+
+def _long_on(rank: int, length: float = 60_000.0) -> tuple[float, ...]:
+    return tuple(length if r == rank else 6000.0 for r in range(64))
+
+
+def _many_on(rank: int, count: float = 120.0) -> tuple[float, ...]:
+    return tuple(count if r == rank else 8.0 for r in range(64))
+
+
+SCENES: dict[str, Plant] = {
+    "healthy": Plant(),
+    "context_length_skew": Plant(length=_long_on(0, 100_000.0)),
+    "request_count_skew": Plant(running=_many_on(6)),
+    "long_prefill": Plant(prefill={2: 0.7}),
+    "host_cpu_starved": Plant(delay={5: 0.060}),
+    "slow_rank": Plant(delay={3: 0.060}, cpu={3: 8.0}),
+    "expert_hotspot": Plant(experts=0.015, balancedness=0.3, hot=4),
+    "whole_group_slow": Plant(group=1.4),
+    "stuck_rank": Plant(frozen=dict.fromkeys(range(8), 11.0)),
+}
+"""Every cause with the plant that shows it; the culprits are in CULPRITS."""
+
+CULPRITS: dict[str, tuple[int, ...]] = {
+    "context_length_skew": (0,),
+    "request_count_skew": (6,),
+    "long_prefill": (2,),
+    "host_cpu_starved": (5,),
+    "slow_rank": (3,),
+    "expert_hotspot": (4,),
+    "whole_group_slow": (),
+    "stuck_rank": (),
+}
+
+
+@pytest.fixture
+def scenes() -> dict[str, Plant]:
+    return SCENES
+
+
+@pytest.fixture
+def culprits() -> dict[str, tuple[int, ...]]:
+    return CULPRITS
