@@ -69,8 +69,9 @@ def _fitted(window: Window) -> PairCost | None:
         return None
     from scipy.stats import theilslopes
 
-    slope, _, low, high = (float(v) for v in theilslopes(y, x, 0.95))
-    return PairCost(slope, low, high, "the window's own cadence") if low > 0 else None
+    with np.errstate(all="ignore"):  # ties and tiny differences leave infinite slopes or no interval, which are refused below
+        slope, _, low, high = (float(v) for v in theilslopes(y, x, 0.95))
+    return PairCost(slope, low, high, "the window's own cadence") if low > 0 and np.isfinite((slope, high)).all() else None
 
 
 def _history(window: Window, baseline: Window | None) -> PairCost | None:
