@@ -1,0 +1,50 @@
+# Every command makes its own virtual environment in .venv; a machine needs Python >= 3.11 and make, nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+
+.PHONY: help demo test check lint format bench clean
+
+help: ## say what there is
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+demo: $(VENV)/.installed ## start an engine without a model, break it in three ways, and diagnose each
+	@$(BIN)/slowrank demo
+
+test: $(VENV)/.installed-dev ## run all tests
+	$(BIN)/python -m pytest
+
+check: lint test ## everything that must be green before a change lands
+
+lint: $(VENV)/.installed-dev ## style, types, and the arrows between the rooms
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.installed-dev ## put the code into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.installed-dev ## print the speed of the parser beside prometheus_client's
+	$(BIN)/python benchmarks/exposition.py
+
+clean: ## remove what was made here
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+
+$(VENV)/.pip:
+	@test -x $(BIN)/python || { echo "making $(VENV) ..."; $(PYTHON) -m venv $(VENV); }
+	@$(BIN)/python -m pip install --quiet --upgrade pip
+	@touch $@
+
+$(VENV)/.installed: pyproject.toml $(VENV)/.pip
+	@echo "installing slowrank into $(VENV) (about half a minute) ..."
+	@$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	@echo "installing test tools ..."
+	@$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
