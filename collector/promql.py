@@ -26,4 +26,6 @@ BALANCEDNESS = "rate(sglang:eplb_balancedness_sum[1m]) / rate(sglang:eplb_balanc
 
 EXPERT_LOAD = "sum by (le) (rate(sglang:eplb_gpu_physical_count_bucket[1m]))"
 
+RESIDENT_TOKENS = "max by (dp_rank) (sglang:num_used_tokens)"
+
 RUNNING = "sglang:num_running_reqs"

@@ -20,6 +20,10 @@ EFFICIENCY = (0.4, 0.7, 1.0)
 up to 3.0 of 3.35 TB/s; short contexts and small batches reach less than half."""
 
 
+DRIFT = 0.05
+"""Share of step time by which a healthy engine's windows differ: benchmarks/healthy_spread.py, largest 0.03."""
+
+
 @dataclass(frozen=True, slots=True)
 class PairCost:
     """Seconds per attention pair of a decode step, and where the figure comes from."""
@@ -83,10 +87,10 @@ def _history(window: Window, baseline: Window | None) -> PairCost | None:
     if now is None or before is None or not np.isfinite(load_now).any() or not np.isfinite(load_before).any():
         return None
     grown = float(np.nanmax(load_now) - np.nanmax(load_before))
-    if grown < 0.5 * np.nanmax(load_before) or now <= before:  # a small growth says little: the rise may be of anything
+    rise = now - before
+    if grown < 0.5 * np.nanmax(load_before) or rise <= 0:  # a small growth says little: the rise may be of anything
         return None
-    most = (now - before) / grown
-    return PairCost(most, 0.0, most, "the rise over the engine's past")
+    return PairCost(rise / grown, 0.0, (rise + DRIFT * before) / grown, "the rise over the engine's past")
 
 
 def decode_pairs(window: Window) -> FloatArray:

@@ -77,13 +77,13 @@ def _pairs(case: Case, load: attribution.PairLoad) -> Evidence:
     usual = float(lockstep.peers_median(load.pairs)[load.leader])
     cost = f"; a pair costs {load.cost.mid * 1e9:.1f} ns ({load.cost.source})" if load.cost else ""
     return Evidence(
-        signal=signals.ATTENTION_PAIRS,
+        signal="decode_pairs",
         what=f"rank {rank} reads {mine:,.0f} attention pairs per decode step, its peers {usual:,.0f}{cost}",
         observed=mine,
         expected=usual,
         unit="pairs/step",
         rank=rank,
-        promql=promql.PAIRS_PER_STEP,
+        promql=promql.RESIDENT_TOKENS,
     )
 
 

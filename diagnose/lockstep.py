@@ -88,7 +88,7 @@ class Waits:
     """Who waits how long in the host exchanges, per step.
 
     `late` are the rows of the low cluster of waits (empty when no rank stands apart), `gap` the seconds per step between the peers' median
-    wait and theirs, `spread` the same gap among the remaining ranks: what chance and the broadcast tree do without any late rank.
+    wait and theirs, `spread` the peers' own scatter (median absolute deviation): what chance and the broadcast tree do by themselves.
     """
 
     per_step: FloatArray  # (R,) seconds, NaN where unobserved
@@ -129,7 +129,7 @@ def waits(window: Window) -> Waits | None:
 
 
 def _low_cluster(wait: FloatArray) -> tuple[tuple[int, ...], float, float]:
-    """Split the ranks at the largest step between sorted waits: the low ones, their gap to the others, the others' own spread.
+    """Split the ranks at the largest step between sorted waits: the low ones, their gap to the others, the others' own scatter.
 
     No cluster (and no gap) when the low side would be more than half of the ranks: then somebody waits *more*, which names nobody.
     """
@@ -141,7 +141,7 @@ def _low_cluster(wait: FloatArray) -> tuple[tuple[int, ...], float, float]:
         return (), 0.0, float(ordered[-1] - ordered[0])
     peers = ordered[cut:]
     gap = float(np.median(peers) - np.mean(ordered[:cut]))
-    spread = float(np.median(peers) - peers[0]) if len(peers) > 1 else 0.0
+    spread = float(np.median(np.abs(peers - np.median(peers))))
     return tuple(sorted(int(k) for k in order[:cut])), gap, spread
 
 

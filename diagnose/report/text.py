@@ -45,6 +45,7 @@ def render(diagnosis: EngineDiagnosis, *, colour: bool, width: int = 100) -> str
     """The whole report of one engine as text that reads as well in a ticket as on a terminal."""
     sheet, verdict = _Sheet(colour, width), diagnosis.verdict
     missing = sheet.section("Missing, and how to turn it on", _missing(sheet, verdict))
+    problems = sheet.section("Problems while reading", (line for p in diagnosis.problems for line in _item(sheet, str(p))))
     blind = _is_blind(verdict)
     lines = [
         *(sheet.ink(line, _ink(verdict)) for line in sheet.wrap(headline(verdict), "")),
@@ -53,14 +54,14 @@ def render(diagnosis: EngineDiagnosis, *, colour: bool, width: int = 100) -> str
         "",
         *_facts(sheet, diagnosis),
         *sheet.section("What to do next", _next(sheet, verdict)),
-        *(missing if blind else ()),
+        *((*problems, *missing) if blind else ()),
         *sheet.section("Ranks", _ranks(sheet, diagnosis)),
         *sheet.section("Evidence", _evidence(sheet, verdict.evidence)),
         *sheet.section("Also found", _also(sheet, verdict)),
         *sheet.section("Ruled out", (line for r in verdict.ruled_out for line in _item(sheet, f"{r.klass.value}: {r.why}"))),
         *(() if blind else missing),
         *sheet.section("Rules that could not answer", _unanswered(sheet, diagnosis)),
-        *sheet.section("Problems while reading", (line for p in diagnosis.problems for line in _item(sheet, str(p)))),
+        *(() if blind else problems),
         *sheet.section("Notes", (line for note in diagnosis.notes for line in _item(sheet, note))),
     ]
     return "\n".join(lines) + "\n"
@@ -198,8 +199,10 @@ def _also(sheet: _Sheet, verdict: Verdict) -> Iterator[str]:
 
 
 def _missing(sheet: _Sheet, verdict: Verdict) -> Iterator[str]:
-    for item in verdict.missing:
-        yield from _item(sheet, f"{item.signal} ({item.adds}): {item.enable}")
+    """By what turns them on: one restart of the engine is one item, however many signals it brings."""
+    for enable in dict.fromkeys(item.enable for item in verdict.missing):
+        brings = [f"{item.signal} ({item.adds})" for item in verdict.missing if item.enable == enable]
+        yield from _item(sheet, f"{enable}: brings {', '.join(brings)}")
 
 
 def _unanswered(sheet: _Sheet, diagnosis: EngineDiagnosis) -> Iterator[str]:

@@ -1,0 +1,98 @@
+"""What chance does in a healthy group: the measurements behind the rules' thresholds.
+
+Runs the workload without a fault (virtual device, 8 ranks), once per seed, cuts what the collector saw into windows of ten seconds, and
+prints the median, 95 % and largest value of each quantity that a rule holds against a limit.
+
+    python benchmarks/healthy_spread.py [--seeds 5] [--seconds 60] [--ranks 8]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections import defaultdict
+
+import numpy as np
+
+from collector import signals
+from collector.intake import Intake
+from collector.scrape import parse_target, scrape
+from diagnose import lockstep
+from diagnose.case import Case
+from diagnose.engine import diagnose
+from workload.cluster import Cluster
+from workload.config import ClusterConfig
+
+WINDOW_S = 10.0
+WARM_S = 8.0
+
+
+async def observe(url: str, seconds: float) -> list[Case]:
+    """Consecutive windows of a running engine; the first is every other's past."""
+    intake, stop = Intake(), asyncio.Event()
+    task = asyncio.create_task(scrape([parse_target(url)], intake.feed, stop=stop))
+    windows = []
+    await asyncio.sleep(WARM_S)
+    for _ in range(int(seconds // WINDOW_S)):
+        await asyncio.sleep(WINDOW_S)
+        windows.append(intake.window(parse_target(url).engine, WINDOW_S))
+    stop.set()
+    await task
+    return [Case(w, windows[0] if w is not windows[0] else None) for w in windows]
+
+
+def quantities(case: Case) -> dict[str, float]:
+    """What the rules hold against their limits, in their units."""
+    out: dict[str, float] = {}
+    waits, step = case.waits, case.step_time
+    if waits is not None and step:
+        out["host lost time, share of step time"] = case.host_lost.mid if case.host_lost else 0.0
+        out["host waits (upper bound), share of step time"] = waits.lost / step
+        out["gap of the least waiting ranks over the peers' spread"] = waits.gap / max(waits.spread, 1e-6)
+        out["share of blocks that name the same rank"] = waits.agreement
+    cpu = case.cpu_per_second
+    out["largest scheduler CPU over the peers' median"] = float(np.nanmax(cpu / lockstep.peers_median(cpu)))
+    if case.pair_load and case.pair_load.lost:
+        out["levelling pairs, share of step time"] = case.pair_load.lost.mid
+        out["busiest rank's pairs over the mean"] = case.pair_load.busiest / float(np.nanmean(case.pair_load.pairs))
+    if case.prefill_load:
+        busy = case.prefill_load.busy
+        out["levelling prefill, share of step time"] = case.prefill_load.lost.mid
+        out["most prefill time over the peers'"] = float(np.max(busy) / max(np.median(busy), 1e-9))
+    if case.balancedness is not None:
+        out["1 - expert balancedness"] = 1.0 - case.balancedness
+    if case.excess is not None:
+        out["unexplained rise over the past, share of step time"] = case.excess.share.mid
+        out["tokens per step over the past"] = case.excess.tokens_ratio or float("nan")
+    if case.balancedness is not None and case.balancedness_before is not None:
+        out["fall of balancedness from the past"] = case.balancedness_before - case.balancedness
+    out["snapshot age, s"] = float(np.nanmax(case.window.get(signals.SNAPSHOT_AGE)))
+    return out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--ranks", type=int, default=8)
+    asked = parser.parse_args()
+    seen: dict[str, list[float]] = defaultdict(list)
+    verdicts: dict[str, int] = defaultdict(int)
+    for seed in range(asked.seeds):
+        with Cluster(ClusterConfig(ranks=asked.ranks, seed=seed)) as cluster:
+            cases = asyncio.run(observe(cluster.url, asked.seconds))
+        for case in cases:
+            verdict = diagnose(case.window, case.baseline).verdict
+            verdicts[f"{verdict.klass.value} {verdict.cause or ''}".strip()] += 1
+            for name, value in quantities(case).items():
+                seen[name].append(value)
+    windows = sum(verdicts.values())
+    print(f"{windows} windows of {WINDOW_S:.0f} s, {asked.ranks} ranks, virtual device (simulated durations), no fault")
+    print(f"{'quantity':<58}{'median':>9}{'95 %':>9}{'largest':>9}")
+    for name, values in seen.items():
+        print(f"{name:<58}{np.nanmedian(values):>9.3f}{np.nanquantile(values, 0.95):>9.3f}{np.nanmax(values):>9.3f}")
+    print("verdicts: " + ", ".join(f"{name} {count}" for name, count in sorted(verdicts.items())))
+
+
+if __name__ == "__main__":
+    main()
