@@ -82,6 +82,7 @@ class Reading:
     values: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     facts: Facts = field(default_factory=Facts)
     problems: tuple[Problem, ...] = ()
+    speakers: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

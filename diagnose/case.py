@@ -15,8 +15,8 @@ from diagnose.model import Share
 MIN_INTERVALS = 3
 """Fewer intervals cannot show that anything persists."""
 
-MIN_SECONDS = 5.0
-"""Five flushes of SGLang's stage counters; below that their one-second grain is more than a fifth of every wait."""
+MIN_SECONDS = 2 * lockstep.BLOCK_S
+"""Two blocks, so that there is something to agree."""
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,10 @@ from diagnose.rules import Rule, load
 SIGNIFICANT = 0.03
 """Share of step time from which a second cause is reported beside the first: below it, no action on it would be noticed."""
 
+UNEXPLAINED = 0.10
+"""Share of step time that is lost without a finding and still counts as healthy. Healthy windows lose up to 0.03 (chance deals unevenly,
+benchmarks/healthy_spread.py); twice what a rule blames a cause for must not be called healthy because no rule knows the cause."""
+
 BLAMED = (Class.SINGLE_POINT, Class.LOAD, Class.STRUCTURAL)
 
 UNTESTED = 0.8
@@ -116,13 +120,13 @@ def _nothing_found(
 ) -> Verdict:
     silent = {rule_id: o for rule_id, o in outcomes.items() if isinstance(o, NoData) and _counts(case, rules[rule_id])}
     excused = _unchanged(case) and all(o.missing and rules[rule_id].klass is Class.STRUCTURAL for rule_id, o in silent.items())
-    if not case.working or (silent and not excused):
+    if not case.working or (silent and not excused) or (lost.share or 0.0) >= UNEXPLAINED:
         return Verdict(
             klass=Class.INSUFFICIENT,
             cause=None,
             ranks=(),
             confidence=0.0,
-            summary=_why_insufficient(case, silent),
+            summary=_why_insufficient(case, silent, lost),
             severity=Severity.NOTE,
             share=None,
             lost_time=lost,
@@ -155,9 +159,11 @@ def _counts(case: Case, rule: Rule) -> bool:
     return rule.klass in BLAMED or case.baseline is not None
 
 
-def _why_insufficient(case: Case, silent: Mapping[str, NoData]) -> str:
+def _why_insufficient(case: Case, silent: Mapping[str, NoData], lost: LostTime) -> str:
     if not case.working:
         return "the engine took no steps in this window: there is nothing to judge"
+    if not silent:
+        return f"{lost.share or 0.0:.0%} of step time is lost, and no rule finds a cause that persists: read for longer"
     reasons: dict[str, list[str]] = {}
     for rule_id, outcome in silent.items():
         reasons.setdefault(outcome.why, []).append(rule_id)

@@ -14,9 +14,9 @@ import numpy as np
 from collector import signals
 from collector.model import FloatArray, Window
 
-BLOCK_S = 4.0
-"""Length of the blocks in which the late rank must be the same. SGLang flushes stage seconds at most once a second, so a block shorter
-than this would misplace more than a quarter of a wait."""
+BLOCK_S = 3.0
+"""Least length of the blocks in which the late rank must be the same. SGLang flushes stage seconds at most once a second, so a block
+shorter than this would misplace more than a third of a wait."""
 
 LEAST_RATE = 1e-6
 """Steps per second below which a group counts as standing: one step in eleven days."""

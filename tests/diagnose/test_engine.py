@@ -222,3 +222,22 @@ def test_an_unknown_card_is_priced_by_its_own_past(scenes):
     sick, past = (replace(scenes[n], accelerator=None) for n in ("context_length_skew", "healthy"))
     verdict = diagnose(sick.window(), past.window()).verdict
     assert (verdict.cause, verdict.ranks) == ("context_length_skew", (0,))
+
+
+def test_a_window_too_short_for_two_blocks_clears_nobody(scenes):
+    """A rank 60 ms late in a five-second window: the lateness cannot be shown to persist, so the answer is unknown, never healthy."""
+    for seconds in (4, 5):
+        verdict = diagnose(replace(scenes["slow_rank"], seconds=seconds).window()).verdict
+        assert verdict.klass is Class.INSUFFICIENT
+
+
+def test_lost_time_without_a_cause_is_not_healthy(plant):
+    """A rank that is last in one half of the window and another in the other half: much time is lost, nobody is blamed, nothing is green."""
+    one, other = plant(delay={1: 0.060}).window(), plant(delay={6: 0.060}).window()
+    half = one.edges.size // 2
+    mixed = {n: v.copy() for n, v in one.values.items()}
+    for name, values in mixed.items():
+        values[:, half:] = other.values[name][:, half:]
+    verdict = diagnose(replace(one, values=mixed), plant().window()).verdict
+    assert verdict.klass is Class.INSUFFICIENT
+    assert "no rule finds a cause" in verdict.summary

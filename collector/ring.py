@@ -1,0 +1,136 @@
+"""The last pages of one source of one node, columnar and in fixed memory: per rank when its values were true, and the values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from collector.model import FloatArray
+from collector.signals import CATALOGUE, Kind
+
+MIN_ADVANCE_S = 0.01
+"""A sample less than this after the rank's last one is the same snapshot again: its time is our arrival less its age, and network
+delay moves the arrival by milliseconds."""
+
+NOISE = 1e-9
+"""Relative fall of a counter that is rounding and not a reset: an engine that adds processes' floats in changing order."""
+
+_SAME = -1.0  # in `_lag`: on the page, but with a snapshot that we had
+
+
+def is_counter(signal: str) -> bool:
+    """Whether a signal is cumulative. Helper signals, which are not in the catalogue, are."""
+    return signal not in CATALOGUE or CATALOGUE[signal].kind is Kind.COUNTER
+
+
+class Ring:
+    """The last `rows` pages. Memory: 4 bytes a row and rank, and 8 more for each signal; grows only when a rank or signal is new."""
+
+    def __init__(self, rows: int) -> None:
+        self.columns: dict[int, int] = {}  # rank -> column
+        self._rows = rows
+        self._count = 0  # pages ever added
+        self._arrived = np.full(rows, np.nan)
+        # seconds from a rank's sample to the arrival; NaN: not on the page
+        self._lag: npt.NDArray[np.float32] = np.full((rows, 0), np.nan, np.float32)
+        self._newest: FloatArray = np.full(0, -np.inf)  # time of each rank's last sample
+        self._values: dict[str, FloatArray] = {}
+        self._raw: dict[str, FloatArray] = {}  # counters: last value as read
+        self._carry: dict[str, FloatArray] = {}  # counters: what was counted before resets
+
+    def add(self, arrived: float, times: Mapping[int, float], values: Mapping[str, Mapping[int, float]]) -> tuple[int, ...]:
+        """Append one page; the ranks on which a counter fell. A page must arrive after the last one; values need their rank's time."""
+        self._admit(times, values)
+        row = self._count % self._rows
+        self._count += 1
+        self._arrived[row] = arrived
+        time = np.minimum(self._spread(times), arrived)
+        here = np.isfinite(time)
+        news = here & (np.nan_to_num(time) >= self._newest + MIN_ADVANCE_S)
+        self._newest[news] = time[news]
+        self._lag[row] = np.where(news, arrived - time, np.where(here, _SAME, np.nan))
+        fallen = np.zeros(len(here), dtype=bool)
+        for signal, table in self._values.items():
+            seen = self._spread(values.get(signal, {}))
+            if signal in self._raw:
+                table[row], fell = self._corrected(signal, np.where(news, seen, np.nan))
+                fallen |= fell
+            else:
+                table[row] = np.where(here, seen, np.nan)
+        return tuple(rank for rank, k in self.columns.items() if fallen[k])
+
+    def _corrected(self, signal: str, seen: FloatArray) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+        """Counter values as if never reset, and where one was: as Prometheus counts, a value after a reset counts from zero."""
+        raw, carry = self._raw[signal], self._carry[signal]
+        fell = seen < raw * (1 - NOISE)
+        carry[fell] += raw[fell]
+        held = np.where(fell, seen, np.fmax(seen, raw))
+        known = np.isfinite(seen)
+        raw[known] = held[known]
+        return np.where(known, held + carry, np.nan), fell
+
+    def _admit(self, times: Mapping[int, float], values: Mapping[str, Mapping[int, float]]) -> None:
+        new = [rank for rank in times if rank not in self.columns]
+        if new:
+            self.columns.update({rank: len(self.columns) + k for k, rank in enumerate(new)})
+            self._lag = np.hstack([self._lag, np.full((self._rows, len(new)), np.nan, np.float32)])
+            self._newest = np.append(self._newest, np.full(len(new), -np.inf))
+            for signal, table in self._values.items():
+                self._values[signal] = np.hstack([table, np.full((self._rows, len(new)), np.nan)])
+            for signal in self._raw:
+                self._raw[signal] = np.append(self._raw[signal], np.full(len(new), np.nan))
+                self._carry[signal] = np.append(self._carry[signal], np.zeros(len(new)))
+        for signal in values:
+            if signal not in self._values:
+                self._values[signal] = np.full((self._rows, len(self.columns)), np.nan)
+                if is_counter(signal):
+                    self._raw[signal] = np.full(len(self.columns), np.nan)
+                    self._carry[signal] = np.zeros(len(self.columns))
+
+    def _spread(self, found: Mapping[int, float]) -> FloatArray:
+        """(R,) values by column; NaN for ranks not named. A rank without a time has no column, and so no value."""
+        out = np.full(len(self.columns), np.nan)
+        for rank, value in found.items():
+            if (k := self.columns.get(rank)) is not None:
+                out[k] = value
+        return out
+
+    @property
+    def signals(self) -> Iterable[str]:
+        """Every signal that was ever on a page."""
+        return self._values.keys()
+
+    @property
+    def interval(self) -> float | None:
+        """Median seconds between pages; None before the second."""
+        arrived = self.arrived()
+        return float(np.median(np.diff(arrived))) if len(arrived) > 1 else None
+
+    def arrived(self) -> FloatArray:
+        """(n,) arrival of each page held, oldest first."""
+        return self._arrived[self._order()]
+
+    def here(self) -> npt.NDArray[np.bool_]:
+        """(n, R) whether a rank was on the page."""
+        return ~np.isnan(self._lag[self._order()])
+
+    def times(self) -> FloatArray:
+        """(n, R) when a rank's values were true; NaN where the page brought no newer snapshot of it."""
+        lag = self._lag[self._order()].astype(np.float64)
+        return np.where(lag >= 0, self.arrived()[:, None] - lag, np.nan)
+
+    def values(self, signal: str) -> FloatArray:
+        """(n, R) values of a signal, counters corrected for resets; NaN where not on the page."""
+        return self._values[signal][self._order()]
+
+    def _order(self) -> npt.NDArray[np.int_]:
+        held = min(self._count, self._rows)
+        return np.arange(self._count - held, self._count) % self._rows
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        tables = (*self._values.values(), *self._raw.values(), *self._carry.values())
+        return self._arrived.nbytes + self._lag.nbytes + self._newest.nbytes + sum(table.nbytes for table in tables)

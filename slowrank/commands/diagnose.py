@@ -1,0 +1,69 @@
+"""`slowrank diagnose`: read live engines or captures, say what is wrong, exit with what was found."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from slowrank.commands.options import KEY, TIME, Format, parse_time
+from slowrank.exits import Exit, worst
+from slowrank.terminal import colour, say, tell, width
+
+if TYPE_CHECKING:
+    from diagnose.model import EngineDiagnosis
+
+LIVE_SECONDS = 20.0
+"""Four metrics pages at their 5 s interval: three deltas, which can agree or not."""
+
+
+def diagnose(
+    targets: Annotated[
+        list[str],
+        typer.Argument(metavar="TARGET", help="URL or host:port (a comma joins the nodes of one engine), or a capture file."),
+    ],
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--for", parser=parse_time, metavar=TIME, help="How long to read: 20s of a live engine, all of a capture if not given."
+        ),
+    ] = None,
+    form: Annotated[Format, typer.Option("--format", help="text for people, json for programs (docs/report.schema.json).")] = Format.TEXT,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(metavar="CAPTURE", help="A capture of this engine when it was healthy: shows slowness of the whole group."),
+    ] = None,
+    record: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep what is read in a capture file.")] = None,
+    api_key_env: Annotated[str | None, KEY] = None,
+) -> None:
+    """Say whether a rank is slow, which, why, what it costs and what to do.
+
+    Exit codes: 0 healthy, 1 finding, 2 usage or configuration, 3 insufficient evidence, 4 unreachable.
+    Over several engines 1 beats 3 beats 4 beats 0.
+    """
+    from slowrank.diagnosing import conclude, exit_of, read
+
+    reading = read(targets, seconds, LIVE_SECONDS, record, api_key_env)
+    diagnoses = conclude(reading.windows, baseline)
+    _print(diagnoses, form)
+    for engine, why in reading.unreached.items():
+        tell(f"{engine} did not answer: {why}")
+    if reading.interrupted:
+        tell("interrupted; this is what the part that was read says")
+        raise typer.Exit(Exit.INTERRUPTED)
+    raise typer.Exit(worst([*(exit_of(d.verdict.klass) for d in diagnoses), *(Exit.UNREACHABLE for _ in reading.unreached)]))
+
+
+def _print(diagnoses: Sequence[EngineDiagnosis], form: Format) -> None:
+    from diagnose.report.json import to_json
+    from diagnose.report.text import render
+
+    if form is Format.JSON:
+        say(json.dumps(to_json(diagnoses), indent=2, allow_nan=False))
+    else:
+        between = "\n" + "-" * 40 + "\n\n"
+        say(between.join(render(d, colour=colour(sys.stdout), width=width()) for d in diagnoses).rstrip("\n"))

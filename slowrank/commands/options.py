@@ -1,0 +1,29 @@
+"""Options that several commands share, so that they read the same everywhere."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import typer
+
+from slowrank.durations import parse_duration
+
+TIME = "TIME"
+KEY = typer.Option("--api-key-env", metavar="NAME", help="Environment variable that holds the engine's API key.")
+
+
+class Format(StrEnum):
+    """How a result is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def parse_time(text: str | float) -> float:
+    """`parse_duration` as an option's parser: a wrong value is a usage error. A default comes in as the number that it is."""
+    if isinstance(text, float):
+        return text
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None

@@ -1,0 +1,73 @@
+"""The way from TARGET arguments to verdicts: captures and live engines become windows, windows become diagnoses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collector.errors import ConfigError
+from collector.intake import Intake
+from diagnose.engine import diagnose
+from diagnose.model import Class, EngineDiagnosis
+from slowrank.exits import Exit
+from slowrank.live import collect
+from slowrank.recording import recording
+from slowrank.targets import parse, replay, split, windows
+
+if TYPE_CHECKING:
+    from collector.model import Page, Window
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was read, before anything is concluded."""
+
+    windows: tuple[Window, ...]
+    unreached: Mapping[str, str] = field(default_factory=dict)  # engine -> why
+    interrupted: bool = False
+
+
+def read(targets: Sequence[str], seconds: float | None, live_seconds: float, record: Path | None, key_name: str | None) -> Reading:
+    """The windows of all targets. `seconds` None: all of a capture, `live_seconds` of a live engine."""
+    captures, addresses = split(targets)
+    if record is not None and not addresses:
+        raise ConfigError("--record keeps what is read from a live engine; the targets given are capture files already")
+    live = parse(addresses, key_name)
+    recorded = [window for path in captures for window in replay(path, seconds)]
+    if not live:
+        return Reading(tuple(recorded))
+    lasting = live_seconds if seconds is None else seconds
+    intake = Intake(depth_s=lasting + 1.0)
+    with recording(record) as keep:
+
+        def on_page(page: Page) -> None:
+            keep(page)
+            intake.feed(page)
+
+        collected = collect(live, lasting, on_page)
+    read_now = windows(intake, leave_out=tuple(collected.unreached))
+    return Reading((*recorded, *read_now), collected.unreached, collected.interrupted)
+
+
+def conclude(found: Sequence[Window], baseline: Path | None) -> list[EngineDiagnosis]:
+    """A diagnosis of each window, against the engine's healthy past if a capture of it is given."""
+    past = {window.engine.id: window for window in replay(baseline, None)} if baseline is not None else {}
+    return [diagnose(window, _past_of(window, past, alone=len(found) == 1)) for window in found]
+
+
+def _past_of(window: Window, past: Mapping[str, Window], *, alone: bool) -> Window | None:
+    """The baseline of the same engine; a lone baseline also serves a lone engine that now has another address."""
+    if not past or window.engine.id in past:
+        return past.get(window.engine.id)
+    if alone and len(past) == 1:
+        return next(iter(past.values()))
+    raise ConfigError(f"the baseline holds {', '.join(sorted(past))}, but not {window.engine.id}; record one of that engine")
+
+
+def exit_of(klass: Class) -> Exit:
+    """The exit code that a verdict of this class means."""
+    if klass is Class.HEALTHY:
+        return Exit.HEALTHY
+    return Exit.INSUFFICIENT if klass is Class.INSUFFICIENT else Exit.FINDING

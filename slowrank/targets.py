@@ -1,0 +1,72 @@
+"""What the TARGET arguments mean: an existing file is a capture, everything else an address."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collector.errors import CaptureError, ConfigError
+from slowrank.durations import LONGEST
+
+if TYPE_CHECKING:
+    from collector.intake import Intake
+    from collector.model import Window
+    from collector.scrape import Target
+
+SUFFIX = ".slowrank"
+
+
+def split(texts: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """(capture files, addresses). ConfigError for what looks like a file and is none."""
+    captures, addresses = [], []
+    for text in texts:
+        path = Path(text).expanduser()
+        if "://" not in text and path.is_file():
+            captures.append(path)
+        elif "://" not in text and (path.suffix == SUFFIX or text.startswith(("/", "./", "../", "~"))):
+            raise ConfigError(f"{text}: there is no such capture file")
+        else:
+            addresses.append(text)
+    return captures, addresses
+
+
+def parse(addresses: Sequence[str], key_name: str | None) -> list[Target]:
+    """The engines to read. `key_name` is the environment variable that holds their key.
+
+    A key is never taken from the command line, where every user of the machine could read it.
+    """
+    from collector.scrape import parse_target
+
+    key = None
+    if key_name is not None:
+        key = os.environ.get(key_name)
+        if not key:
+            raise ConfigError(f"--api-key-env {key_name}: there is no such environment variable, or it is empty; export {key_name} first")
+    found = [parse_target(address, key) for address in addresses]
+    names = [target.engine for target in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{name} is given {names.count(name)} times; give each engine once")
+    return found
+
+
+def replay(path: Path, seconds: float | None) -> list[Window]:
+    """The windows of a capture: of its last `seconds`, or of all of it. From here on a file and a live engine are the same thing."""
+    from collector import capture
+    from collector.intake import Intake
+
+    if seconds is None:
+        arrivals = [page.arrived for page in capture.read_capture(path)]
+        seconds = max(arrivals, default=0.0) - min(arrivals, default=0.0) + 1.0
+    intake = Intake(depth_s=min(seconds, LONGEST))  # a file's times are not to be trusted with our memory
+    capture.replay(path, intake)
+    if not intake.engines():
+        raise CaptureError(f"{path}: holds no page at all; record again while the engine answers")
+    return windows(intake, seconds)
+
+
+def windows(intake: Intake, seconds: float | None = None, *, leave_out: Sequence[str] = ()) -> list[Window]:
+    """The window of each engine: its last `seconds`, or everything that is held."""
+    return [intake.window(engine, seconds) for engine in intake.engines() if engine not in leave_out]
