@@ -57,7 +57,7 @@ class _Shape(NamedTuple):
 
 
 _HEAD: Final = 40  # bytes of a line by which it is passed over: tells what a diagnosis reads from all else on a page of SGLang 0.5.23
-_LONGEST_CACHED: Final = 1024  # bytes; the series of SGLang 0.5.23 have up to 250
+_LONGEST_CACHED: Final = 1024  # bytes; the longest series on a page of SGLang 0.5.23 with 8 ranks has 220
 _SHOWN_LINES, _SHOWN_BYTES = 8, 60  # how much of what is no sample is shown
 _IGNORED: Final = _Series("", MappingProxyType({}))
 
@@ -111,8 +111,11 @@ class Parser:
     def parse(self, body: bytes) -> Exposition:
         """The samples asked for. A line that is no sample costs only itself, and is reported.
 
-        The samples are those of prometheus_client's parsers wherever these accept the page, except that a counter without `_total` keeps
-        its name. Raises SourceError when the body is no metrics page at all: HTML, JSON, compressed, binary, or larger than max_bytes.
+        A line that prometheus_client's 0.0.4 parser refuses is never a sample, and a sample is what that parser makes of the line, except
+        that a counter without `_total` keeps its name. It lets some malformed lines pass that are no samples here: a bad metric name before
+        labels, words between value and timestamp, a comma before the first label.
+
+        Raises SourceError when the body is no metrics page at all: HTML, JSON, compressed, binary, or larger than max_bytes.
         """
         self._refuse(body)
         samples = self._reread(body)
@@ -205,7 +208,7 @@ class Parser:
         samples: list[Sample] = []
         notes: list[str] = []
         bad = 0
-        for row, prefix, known, raw in ((*line, raw) for line, raw in zip(lines, raws, strict=True)):
+        for (row, prefix, known), raw in zip(lines, raws, strict=True):
             series, value = known, None if known is None else _number(raw)
             if value is None:
                 text = (prefix + b" " + raw).strip()
@@ -235,10 +238,13 @@ class Parser:
     def _ignores(self, text: bytes, *, cut: bool) -> bool:
         """Whether a line that begins with `text`, which may be `cut` within the name, is a comment or a sample not asked for."""
         match = _START_OF_LINE.match(text)
-        if match is None or match[1] or match[2] is None or self._wanted is None:
-            return match is not None and match[1] is not None
+        assert match is not None  # each of its parts may be absent
+        if match[1] is not None:
+            return True
+        if match[2] is None or self._wanted is None:
+            return False
         name = match[2].replace(b":", b"_")
-        if match[3] is None and match.end() < len(text):  # not the end of a name
+        if match[3] is None and match.end() < len(text):  # no name ends like this
             return False
         if match[3] is None and cut:
             return not any(wanted.startswith(name) for wanted in self._wanted)

@@ -255,6 +255,15 @@ def test_line_that_is_no_sample(line: str) -> None:
     assert parsed(page, ["z"]).samples == result.samples
 
 
+@pytest.mark.parametrize("line", ['a-b{c="d"} 1', "a 1 x 2", 'a{,b="c"} 1', '{__name__="a"} 1', "a 1\xa0"])
+def test_malformed_line_that_the_official_parser_lets_pass(line: str) -> None:
+    """A few malformed lines that the official parser takes for samples are reported instead."""
+    assert len(official(line)) == 1
+    result = parsed(f"z 1\n{line}\n")
+    assert plain(result.samples) == [("z", {}, 1.0)]
+    assert result.problems[0].startswith("line 2 is not a sample: ")
+
+
 def test_what_is_reported_of_a_selection() -> None:
     """Among selected families a line that begins as no sample's does is reported; one that begins as another family's is not looked at."""
     lines = ["per-launch expert imbalance 1", "3a 1", 'a{b="c} 1', 'sglang:other{dp_rank="0",engine_type="unified} 1', "other x"]

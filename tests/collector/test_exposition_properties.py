@@ -162,6 +162,20 @@ def test_odd_numbers_read_together(texts: list[bytes]) -> None:
     assert together is not None or None in singly
 
 
+@given(
+    st.lists(st.text('a1{}"=,\\ #_\t.:\r\x0b', max_size=16).map(lambda text: 'a{a="a"}' + text) | st.text('ab1{}"=,\\ #_\t.n', max_size=16))
+)
+@settings(max_examples=300, deadline=None)
+def test_lines_that_are_almost_samples(texts: list[str]) -> None:
+    """Of lines made of the signs of the format, each is what the official parser makes of it, or no sample."""
+    result = Parser().parse("".join(f"{text}\n" for text in ["z 1", *texts]).encode())
+    left = plain(result.samples)[1:]
+    for text in texts:
+        if left[:1] == official_line(text.encode()) != []:
+            left.pop(0)
+    assert left == []
+
+
 damage = st.sampled_from(["keep", "keep", "keep", "delete", "double", "cut", "flip", "join", "insert"])
 
 

@@ -115,10 +115,10 @@ def test_open_loop_traffic_arrives_at_its_rate(probe):
         reader = probe(cluster)
         time.sleep(1)
         first = reader.page()
-        time.sleep(2)
+        time.sleep(1.5)
         last = reader.page()
         finished = ("num_requests_total", "", "")
-        assert 40 < last[finished] - first[finished] < 130  # 80 expected
+        assert 25 < last[finished] - first[finished] < 110  # 60 expected
         assert all(last["dp_attention_tokens_total", r, "scheduled"] > 100 for r in "01")
 
 

@@ -1,0 +1,256 @@
+"""The front end's process: where requests come from, which rank they go to, and the HTTP server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import random
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from workload.config import VERSION, ClosedLoop, ClusterConfig, OpenLoop
+from workload.device.names import accelerator
+from workload.face.app import create_app
+from workload.face.loads import SnapshotReader
+from workload.face.metrics import TokenizerMetrics
+from workload.router import RankLoad, Router
+from workload.traffic import Shape, Source, shape
+from workload.wire import Abort, AsyncChannel, PeerLostError, Pin, Progress, Ready, Submit, Unpin
+
+HEALTH_SECONDS = 20.0  # SGLang's /health gives up after so long without any output from any rank
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A request on its way, seconds in monotonic time."""
+
+    rank: int
+    shape: Shape
+    sent: float
+    done: Callable[[], None]
+    first: float | None = None
+
+
+class Dispatcher:
+    """Sends requests to ranks and hears of their progress."""
+
+    def __init__(self, config: ClusterConfig, loads: SnapshotReader, metrics: TokenizerMetrics) -> None:
+        self._router = Router(config.method, config.ranks)
+        self._loads = loads
+        self._metrics = metrics
+        self._channels: list[AsyncChannel] = []
+        self._flights: dict[int, _Flight] = {}
+        self._rids = itertools.count()
+        self._output = time.monotonic()  # of any rank
+
+    def connect(self, channels: list[AsyncChannel]) -> None:
+        self._channels = channels
+
+    def send(self, request: Shape, done: Callable[[], None], pinned: int | None = None) -> int:
+        """Routes a request; `done` is called when it has finished. Returns its id."""
+        now = time.monotonic()
+        if pinned is None and self._router.due(now):
+            self._router.refresh(now, (_load(s.dp_rank, s) for s in self._loads.read_all()))
+        if not self._flights:
+            self._output = now  # nobody owed any output until now
+        rank = self._router.choose(request.prompt, pinned)
+        rid = next(self._rids)
+        self._flights[rid] = _Flight(rank, request, now, done)
+        self._channels[rank].send(Submit(rid, request.prompt, request.cached, request.output))
+        return rid
+
+    def abort(self, rids: list[int]) -> None:
+        by_rank: dict[int, list[int]] = {}
+        for rid in rids:
+            if (flight := self._flights.pop(rid, None)) is not None:
+                by_rank.setdefault(flight.rank, []).append(rid)
+        for rank, gone in by_rank.items():
+            self._channels[rank].send(Abort(gone))
+
+    def heard(self, progress: Progress) -> None:
+        now = self._output = time.monotonic()
+        for rid in progress.first:
+            if (flight := self._flights.get(rid)) is not None:
+                flight.first = now
+        for seconds, tokens in progress.gaps:
+            self._metrics.inter_token(seconds * tokens, tokens)  # each request's token came after `seconds`: one value, `tokens` times
+        for rid in progress.finished:
+            if (flight := self._flights.pop(rid, None)) is not None:
+                self._metrics.finished(
+                    prompt_tokens=flight.shape.prompt,
+                    cached_tokens=flight.shape.cached,
+                    generation_tokens=flight.shape.output,
+                    ttft=(flight.first or now) - flight.sent,
+                    e2e=now - flight.sent,
+                )
+                flight.done()
+
+    def healthy(self) -> bool:
+        return not self._flights or time.monotonic() - self._output < HEALTH_SECONDS
+
+
+def _load(rank: int, s: Any) -> RankLoad:
+    return RankLoad(rank, s.timestamp, s.num_running_reqs + s.num_waiting_reqs, s.num_total_tokens)
+
+
+class Crowd:
+    """The ordinary traffic."""
+
+    def __init__(self, config: ClusterConfig, dispatcher: Dispatcher) -> None:
+        self._config = config
+        self._dispatcher = dispatcher
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        traffic = self._config.traffic
+        if traffic is None:
+            return
+        source = Source(traffic, self._config.seed)
+        if isinstance(traffic.arrivals, OpenLoop):
+            tasks.create_task(self._stream(source, traffic.arrivals))
+        else:
+            for _ in range(traffic.arrivals.users_per_rank * self._config.ranks):
+                tasks.create_task(self._user(source, traffic.arrivals))
+
+    async def _stream(self, source: Source, arrivals: OpenLoop) -> None:
+        at = time.monotonic()
+        while True:
+            at += source.pause(1 / arrivals.rate)  # from the last arrival and not from now: a late loop catches up
+            await asyncio.sleep(at - time.monotonic())
+            self._dispatcher.send(source.request(), _nothing)
+
+    async def _user(self, source: Source, arrivals: ClosedLoop) -> None:
+        if source.chance(_ANSWERED):
+            await self._ask(source.residue(source.request()))
+        while True:
+            await asyncio.sleep(source.pause(arrivals.think))
+            await self._ask(source.request())
+
+    async def _ask(self, request: Shape) -> None:
+        done = asyncio.Event()
+        self._dispatcher.send(request, done.set)
+        await done.wait()
+
+
+_ANSWERED = 0.75  # share of its time that a user waits for an answer: 9-10 s of 12-13 s
+
+
+def _nothing() -> None:
+    pass
+
+
+class Pinned:
+    """Requests that are kept alive on one rank, by order."""
+
+    def __init__(self, dispatcher: Dispatcher, seed: int) -> None:
+        self._dispatcher = dispatcher
+        self._rng = random.Random(seed + 2)
+        self._live: dict[str, set[int]] = {}
+
+    def order(self, order: Pin | Unpin) -> None:
+        if isinstance(order, Unpin):
+            self._dispatcher.abort(sorted(self._live.pop(order.name, set())))
+            return
+        self._live[order.name] = set()
+        for _ in range(order.concurrency):
+            self._renew(order)
+
+    def _renew(self, order: Pin, ended: int | None = None) -> None:
+        live = self._live.get(order.name)
+        if live is None:
+            return
+        live.discard(-1 if ended is None else ended)
+        request = shape(order.prompt, order.fresh, order.output, self._rng)
+        rid = self._dispatcher.send(request, lambda: self._renew(order, rid), pinned=order.rank)
+        live.add(rid)
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.answers = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.answers.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leaves signals alone: the cluster's owner ends this process."""
+        yield
+
+
+def run(config: ClusterConfig, loads_path: str, workdir: str, control: socket.socket, ranks: Mapping[int, socket.socket]) -> None:
+    """Serves until the cluster's owner or a rank is gone. If it is the owner, removes the working directory, as nobody else would."""
+    try:
+        asyncio.run(_serve(config, loads_path, workdir, control, ranks))
+    except BaseExceptionGroup as group:
+        _, others = group.split(PeerLostError)
+        raise PeerLostError from None if others is None else others
+
+
+async def _serve(config: ClusterConfig, loads_path: str, workdir: str, control: socket.socket, ranks: Mapping[int, socket.socket]) -> None:
+    dispatcher = Dispatcher(config, SnapshotReader(loads_path, config.ranks), TokenizerMetrics(model_name=config.model_name))
+    app = create_app(
+        loads_path=loads_path,
+        ranks=config.ranks,
+        version=VERSION,
+        accelerator=accelerator(config.device),
+        server_info=server_info(config),
+        healthy=dispatcher.healthy,
+    )
+    listener = socket.create_server(("127.0.0.1", config.port))
+    server = _Server(uvicorn.Config(app, log_level="warning", access_log=False))
+    owner = await AsyncChannel.open(control, Pin | Unpin)
+    channels = [await AsyncChannel.open(ranks[r], Progress) for r in range(config.ranks)]
+    dispatcher.connect(channels)
+    async with asyncio.TaskGroup() as tasks:  # the first that fails ends all
+        tasks.create_task(server.serve(sockets=[listener]))
+        tasks.create_task(_obey(owner, Pinned(dispatcher, config.seed), workdir))
+        for channel in channels:
+            tasks.create_task(channel.pump(dispatcher.heard))
+        await server.answers.wait()
+        Crowd(config, dispatcher).start(tasks)
+        owner.send(Ready(listener.getsockname()[1]))
+
+
+async def _obey(owner: AsyncChannel, pinned: Pinned, workdir: str) -> None:
+    try:
+        await owner.pump(pinned.order)
+    except PeerLostError:
+        shutil.rmtree(Path(workdir), ignore_errors=True)
+        raise
+
+
+def server_info(config: ClusterConfig) -> dict[str, object]:
+    """What `/server_info` says: the resolved arguments of `--tp N --attn-dp-size N --ep N`."""
+    return {
+        "served_model_name": config.model_name,
+        "model_path": config.model_name,
+        "tp_size": config.ranks,
+        "dp_size": 1,
+        "attn_dp_size": config.ranks,
+        "ep_size": config.ranks,
+        "pp_size": 1,
+        "enable_dp_attention": True,
+        "load_balance_method": config.method,
+        "disaggregation_mode": "null",
+        "disable_overlap_schedule": False,
+        "enable_metrics": True,
+        "chunked_prefill_size": config.limits.chunk_tokens,
+        "max_running_requests": config.limits.max_running_requests,
+        "max_total_num_tokens": config.limits.kv_tokens,
+        "decode_log_interval": 40,
+        "load_snapshot_publish_interval": 15,
+        "device": accelerator(config.device),
+        "kv_events": None,
+        "internal_states": [],
+        "frontend": "python",
+    }
