@@ -1,7 +1,8 @@
 """What chance does in a healthy group: the measurements behind the rules' thresholds.
 
 Runs the workload without a fault (virtual device, 8 ranks), once per seed, cuts what the collector saw into windows of ten seconds, and
-prints the median, 95 % and largest value of each quantity that a rule holds against a limit.
+prints the median, 95 % and largest value of each quantity that a rule holds against a limit. Rules cite it as healthy_spread.py; their
+figures are of six seeds, 36 windows.
 
     python benchmarks/healthy_spread.py [--seeds 5] [--seconds 60] [--ranks 8]
 """

@@ -36,7 +36,7 @@ def _be(spec: Spec, control: socket.socket, links: dict[str, socket.socket]) -> 
         from workload import frontend
 
         # not tied to the owner by a signal: it hears of the owner's death through `control`, and cleans up
-        frontend.run(spec.config, spec.loads_path, spec.workdir, control, _ranks(links))
+        frontend.run(spec, control, _ranks(links))
         return
     _die_with(spec.parent)
     if spec.name == "fabric":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 import random
 import shutil
 import socket
@@ -23,7 +24,7 @@ from workload.face.loads import SnapshotReader
 from workload.face.metrics import TokenizerMetrics
 from workload.router import RankLoad, Router
 from workload.traffic import Shape, Source, shape
-from workload.wire import Abort, AsyncChannel, PeerLostError, Pin, Progress, Ready, Submit, Unpin
+from workload.wire import Abort, AsyncChannel, PeerLostError, Pin, Progress, Ready, Spec, Submit, Unpin
 
 HEALTH_SECONDS = 20.0  # SGLang's /health gives up after so long without any output from any rank
 
@@ -187,16 +188,26 @@ class _Server(uvicorn.Server):
         yield
 
 
-def run(config: ClusterConfig, loads_path: str, workdir: str, control: socket.socket, ranks: Mapping[int, socket.socket]) -> None:
+def run(spec: Spec, control: socket.socket, ranks: Mapping[int, socket.socket]) -> None:
     """Serves until the cluster's owner or a rank is gone. If it is the owner, removes the working directory, as nobody else would."""
     try:
-        asyncio.run(_serve(config, loads_path, workdir, control, ranks))
+        asyncio.run(_serve(spec.config, spec.loads_path, control, ranks))
     except BaseExceptionGroup as group:
+        if _orphaned(spec.parent):
+            shutil.rmtree(Path(spec.workdir), ignore_errors=True)
         _, others = group.split(PeerLostError)
         raise PeerLostError from None if others is None else others
 
 
-async def _serve(config: ClusterConfig, loads_path: str, workdir: str, control: socket.socket, ranks: Mapping[int, socket.socket]) -> None:
+def _orphaned(parent: int) -> bool:
+    """Whether the owner is gone. A rank's end, which is the owner's doing, may have been heard of a moment before it."""
+    deadline = time.monotonic() + 1.0
+    while (alive := os.getppid() == parent) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not alive
+
+
+async def _serve(config: ClusterConfig, loads_path: str, control: socket.socket, ranks: Mapping[int, socket.socket]) -> None:
     dispatcher = Dispatcher(config, SnapshotReader(loads_path, config.ranks), TokenizerMetrics(model_name=config.model_name))
     app = create_app(
         loads_path=loads_path,
@@ -213,20 +224,12 @@ async def _serve(config: ClusterConfig, loads_path: str, workdir: str, control: 
     dispatcher.connect(channels)
     async with asyncio.TaskGroup() as tasks:  # the first that fails ends all
         tasks.create_task(server.serve(sockets=[listener]))
-        tasks.create_task(_obey(owner, Pinned(dispatcher, config.seed), workdir))
+        tasks.create_task(owner.pump(Pinned(dispatcher, config.seed).order))
         for channel in channels:
             tasks.create_task(channel.pump(dispatcher.heard))
         await server.answers.wait()
         Crowd(config, dispatcher).start(tasks)
         owner.send(Ready(listener.getsockname()[1]))
-
-
-async def _obey(owner: AsyncChannel, pinned: Pinned, workdir: str) -> None:
-    try:
-        await owner.pump(pinned.order)
-    except PeerLostError:
-        shutil.rmtree(Path(workdir), ignore_errors=True)
-        raise
 
 
 def server_info(config: ClusterConfig) -> dict[str, object]:

@@ -33,9 +33,21 @@ NEEDS = (
     remedy="Read the cards' own evidence: clocks, throttle reasons, temperatures and link errors (nvidia-smi -q, dcgm-exporter) on every"
     " node of the group, and what was deployed at the onset.",
     needs=NEEDS,
-    share=Threshold(0.10, "of step time", "WHY_GROUP_SHARE"),
-    balancedness=Threshold(0.10, "mean/max", "WHY_GROUP_BALANCE"),
-    tokens=Threshold(1.25, "x tokens per step", "WHY_GROUP_TOKENS"),
+    share=Threshold(
+        0.10,
+        "of step time",
+        "three times what healthy windows differ by, 0.031 (healthy_spread.py); a group-wide claim has no peers to check it",
+    ),
+    balancedness=Threshold(
+        0.10,
+        "mean/max",
+        "balancedness of healthy windows differs by at most 0.004 (healthy_spread.py), so a fall of 0.1 is a change in the experts",
+    ),
+    tokens=Threshold(
+        1.25,
+        "x tokens per step",
+        "tokens per step of healthy windows differ by up to 1.12 (healthy_spread.py); beyond twice that the step time may follow the load",
+    ),
 )
 def whole_group_slow(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     if missing := case.window.missing(*NEEDS):

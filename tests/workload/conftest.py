@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -34,7 +35,7 @@ class Window:
     imbalance: list[float]  # pairs per step that the rank was short of the longest
     balancedness: float
     prefill_steps: float  # share of steps that rank 0 ran without a decode graph
-    loads: list[dict]
+    loads: list[dict[str, Any]]
     seconds: float
 
     @property
@@ -47,8 +48,9 @@ class Probe:
         self.cluster = cluster
         self._client = client
 
-    def loads(self) -> list[dict]:
-        return self._client.get("/v1/loads").json()["loads"]
+    def loads(self) -> list[dict[str, Any]]:
+        page: dict[str, Any] = self._client.get("/v1/loads").json()
+        return list(page["loads"])
 
     def get(self, path: str) -> httpx.Response:
         return self._client.get(path)
@@ -100,9 +102,9 @@ class Probe:
         )
 
 
-def _step_time(before: dict, after: dict) -> float:
+def _step_time(before: dict[str, Any], after: dict[str, Any]) -> float:
     n, t = (after["decode_moments"][i] - (before["decode_moments"] or [0.0] * 6)[i] for i in (0, 2))
-    return t / n / 1e6 if n else 0.0
+    return float(t / n / 1e6) if n else 0.0
 
 
 @pytest.fixture(scope="session")

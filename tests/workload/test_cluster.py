@@ -18,6 +18,7 @@ import pytest
 from workload import labels
 from workload.cluster import Cluster
 from workload.config import ClosedLoop, ClusterConfig, Lengths, OpenLoop, Traffic
+from workload.control import Control
 from workload.nursery import ClusterError
 from workload.run import run
 from workload.schedule import Scheduled, parse
@@ -95,10 +96,11 @@ def test_an_idle_cluster_runs_nothing_until_somebody_asks(probe):
         def exactly(tokens: int) -> Lengths:
             return Lengths(tokens, 0, tokens, tokens)
 
+        control = Control(cluster.config, cluster._running())
         for rank in range(4):
             long = 204_800 if rank == 0 else 8_192
-            cluster._nursery.send("frontend", Pin(f"long{rank}", rank, 1, exactly(long), exactly(1), exactly(5000)))
-            cluster._nursery.send("frontend", Pin(f"short{rank}", rank, 3, exactly(8_192), exactly(1), exactly(5000)))
+            control.pin(Pin(f"long{rank}", rank, 1, exactly(long), exactly(1), exactly(5000)))
+            control.pin(Pin(f"short{rank}", rank, 3, exactly(8_192), exactly(1), exactly(5000)))
         now = reader.window(1.5, settle=1.0)
         assert now.imbalance[0] == 0
         assert now.imbalance[1:] == pytest.approx([196_608] * 3, rel=0.01)

@@ -17,7 +17,7 @@ from workload.wire import PeerLostError
 RANKS = 8
 LATE = (0, 4, 5, 7)
 STALL = 0.060  # seconds
-LOOPS = 20
+LOOPS = 15
 
 ONE_RANK = """
 import json, socket, sys, time

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.cluster
 
 RANKS = 8
 SETTLE = 1.2  # seconds until a fault shows in everything: stage counters are flushed once a second
-WINDOW = 2.2
+WINDOW = 2.0
 
 
 @pytest.fixture(scope="module")
