@@ -178,7 +178,7 @@ def _stretch(window: Window, leader: int, busy: float) -> tuple[float, float, fl
     """
     rate = lockstep.group_rate(window)
     moments = window.mean(signals.DECODE_TIME)[leader], window.mean(signals.DECODE_STEPS)[leader]
-    if rate is None or not np.isfinite(moments).all() or moments[1] < 0.05 * rate:
+    if rate is None or not np.isfinite(moments).all() or moments[1] < 0.05 * rate or moments[0] <= lockstep.LEAST_RATE:
         return 0.5, 0.0, 1.0  # it hardly decodes at all: only that the answer lies between nothing and everything is known
     plain = float(moments[0] / moments[1])
     prefill_steps = rate - (1.0 - busy) / plain  # per second

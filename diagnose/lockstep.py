@@ -43,7 +43,7 @@ def cadence(window: Window) -> float | None:
     snapshots, the wall time per step, which is right only while the group never idles. None: no step was seen.
     """
     decode_time, decode_steps = window.mean(signals.DECODE_TIME), window.mean(signals.DECODE_STEPS)
-    usable = np.isfinite(decode_time) & np.isfinite(decode_steps) & (decode_steps > LEAST_RATE)
+    usable = np.isfinite(decode_time) & (decode_time > LEAST_RATE) & np.isfinite(decode_steps) & (decode_steps > LEAST_RATE)
     if usable.any():
         return float(np.median(decode_time[usable] / decode_steps[usable]))
     rate = group_rate(window)

@@ -232,7 +232,7 @@ def test_a_window_too_short_for_two_blocks_clears_nobody(scenes):
 
 
 def test_lost_time_without_a_cause_is_not_healthy(plant):
-    """A rank that is last in one half of the window and another in the other half: much time is lost, nobody is blamed, nothing is green."""
+    """One rank is last in one half of the window, another in the other half: much time is lost, nobody is blamed, nothing is green."""
     one, other = plant(delay={1: 0.060}).window(), plant(delay={6: 0.060}).window()
     half = one.edges.size // 2
     mixed = {n: v.copy() for n, v in one.values.items()}

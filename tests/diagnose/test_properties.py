@@ -26,7 +26,7 @@ def windows(draw) -> Window:
     return Window(Engine("e", "sglang", facts), np.arange(columns + 1, dtype=np.float64), tuple(range(ranks)), values, columns)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(windows(), st.one_of(st.none(), windows()))
 def test_any_window_gets_an_answer_within_bounds(window, baseline):
     """No window makes a rule raise; shares and confidences lie in 0..1; named ranks exist."""
