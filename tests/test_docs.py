@@ -27,7 +27,7 @@ def test_every_file_that_a_document_names_exists(doc):
     """Paths in backquotes and relative links lead somewhere."""
     text = doc.read_text()
     named = re.findall(r"`((?:collector|diagnose|dashboards|workload|slowrank|docs|tests|benchmarks)/[\w./-]*)`", text)
-XX
+    links = re.findall(r"\]\((?!http|#)([^)#]+)\)", text)
     missing = [p for p in named if not (ROOT / p).exists()] + [p for p in links if not (doc.parent / p).exists()]
     assert not missing
 
