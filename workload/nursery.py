@@ -23,7 +23,7 @@ from workload.child import PEER_LOST
 from workload.wire import Channel, PeerLostError, Ready, Spec
 
 _POLL_SECONDS = 0.2
-_SETTLE_SECONDS = 0.5  # after a death, until those who lost a peer have ended too and the one to blame stands out
+_SETTLE_SECONDS = 2.0  # after a death, at most, until one has ended that did not just lose a peer
 
 
 class ClusterError(Exception):
@@ -146,9 +146,14 @@ class Nursery:
 
     def _autopsy(self) -> str:
         """Names the child that died, and not those that died of its death."""
-        time.sleep(_SETTLE_SECONDS)
-        dead = {name: code for name, p in self._processes.items() if (code := p.poll()) is not None}
-        name = next((name for name, code in dead.items() if code != PEER_LOST), next(iter(dead)))
+        deadline = time.monotonic() + _SETTLE_SECONDS
+        while True:
+            dead = {name: code for name, p in self._processes.items() if (code := p.poll()) is not None}
+            to_blame = [name for name, code in dead.items() if code != PEER_LOST]
+            if to_blame or time.monotonic() > deadline:
+                break
+            time.sleep(0.02)
+        name = (to_blame or list(dead))[0]
         code = dead[name]
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         said = self._log(name).read_text(errors="replace").strip()

@@ -31,8 +31,8 @@ class Model:
     attention_bytes: float = 4e9 / 78  # per layer; every card holds all of it
     expert_bytes: float = 80e9 / 78  # per layer, this card's share; 84 GB a card with the attention
     # One token copy through one expert: 31 MB of parameters, two FLOP each. Decode batches give an expert a handful of rows,
-    # which kernels at 60 % of the BF16 rate pay; the full tiles of a prefill run at 75 % of the FP8 rate.
-    decode_row: float = 62.5e6 / (148e12 * 0.60)  # 0.70 us
+    # which kernels at half the BF16 rate pay; the full tiles of a prefill run at 75 % of the FP8 rate.
+    decode_row: float = 62.5e6 / (148e12 * 0.50)  # 0.84 us
     prefill_row: float = 62.5e6 / (296e12 * 0.75)  # 0.28 us
     # Prefill attends with sparse kernels whose cost per pair is the index pass alone: 32 heads of 128, two FLOP, FP8.
     # Dense attention would cost some 15 times that. An assumption, not a measurement.
