@@ -26,7 +26,8 @@ def is_counter(signal: str) -> bool:
 
 
 class Ring:
-    """The last `rows` pages. Memory: 4 bytes a row and rank, and 8 more for each signal; grows only when a rank or signal is new."""
+    """The last `rows` pages. Memory: 4 bytes a row and rank, and 8 more for each counter and 4 for each gauge; grows only when a rank or
+    signal is new. A gauge keeps seven digits, which no level needs more than; a counter's differences need all of them."""
 
     def __init__(self, rows: int) -> None:
         self.columns: dict[int, int] = {}  # rank -> column
@@ -36,7 +37,7 @@ class Ring:
         # seconds from a rank's sample to the arrival; NaN: not on the page
         self._lag: npt.NDArray[np.float32] = np.full((rows, 0), np.nan, np.float32)
         self._newest: FloatArray = np.full(0, -np.inf)  # time of each rank's last sample
-        self._values: dict[str, FloatArray] = {}
+        self._values: dict[str, npt.NDArray[np.floating]] = {}
         self._raw: dict[str, FloatArray] = {}  # counters: last value as read
         self._carry: dict[str, FloatArray] = {}  # counters: what was counted before resets
 
@@ -78,16 +79,19 @@ class Ring:
             self._lag = np.hstack([self._lag, np.full((self._rows, len(new)), np.nan, np.float32)])
             self._newest = np.append(self._newest, np.full(len(new), -np.inf))
             for signal, table in self._values.items():
-                self._values[signal] = np.hstack([table, np.full((self._rows, len(new)), np.nan)])
+                self._values[signal] = np.hstack([table, self._blank(signal, len(new))])
             for signal in self._raw:
                 self._raw[signal] = np.append(self._raw[signal], np.full(len(new), np.nan))
                 self._carry[signal] = np.append(self._carry[signal], np.zeros(len(new)))
         for signal in values:
             if signal not in self._values:
-                self._values[signal] = np.full((self._rows, len(self.columns)), np.nan)
+                self._values[signal] = self._blank(signal, len(self.columns))
                 if is_counter(signal):
                     self._raw[signal] = np.full(len(self.columns), np.nan)
                     self._carry[signal] = np.zeros(len(self.columns))
+
+    def _blank(self, signal: str, columns: int) -> npt.NDArray[np.floating]:
+        return np.full((self._rows, columns), np.nan, np.float64 if is_counter(signal) else np.float32)
 
     def _spread(self, found: Mapping[int, float]) -> FloatArray:
         """(R,) values by column; NaN for ranks not named. A rank without a time has no column, and so no value."""
@@ -123,7 +127,7 @@ class Ring:
 
     def values(self, signal: str) -> FloatArray:
         """(n, R) values of a signal, counters corrected for resets; NaN where not on the page."""
-        return self._values[signal][self._order()]
+        return self._values[signal][self._order()].astype(np.float64)
 
     def _order(self) -> npt.NDArray[np.int_]:
         held = min(self._count, self._rows)

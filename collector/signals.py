@@ -171,6 +171,14 @@ FORWARD_TIME = _signal(
     "bounds how much host lateness is hidden",
 )
 RETRACTED = _signal("retracted_requests", "1", Kind.COUNTER, "requests pushed out of the KV pool", _METRICS, "shows KV pressure")
+CACHED_TOKENS = _signal(
+    "cached_tokens",
+    "tokens",
+    Kind.COUNTER,
+    "prompt tokens taken from the prefix cache",
+    _METRICS,
+    "tells prompts that lost their cache from prompts that are new",
+)
 GRAPH_STEPS = _signal("graph_steps", "1", Kind.COUNTER, "decode passes replayed from a CUDA graph", _METRICS, "shows lost CUDA graphs")
 EAGER_STEPS = _signal("eager_steps", "1", Kind.COUNTER, "decode passes run eagerly", _METRICS, "shows lost CUDA graphs")
 BALANCEDNESS_SUM = _signal(

@@ -70,6 +70,7 @@ ROWS: tuple[Row, ...] = (
     Row(signals.RETRACTED, ("num_retracted_requests_total",), zero_beside=_STAGE),
     Row(signals.GRAPH_STEPS, (_GRAPHS,), "mode", ("decode_cuda_graph",), zero_beside=_GRAPHS),
     Row(signals.EAGER_STEPS, (_GRAPHS,), "mode", ("decode_none",), zero_beside=_GRAPHS),
+    Row(signals.CACHED_TOKENS, ("realtime_tokens_total",), "mode", ("prefill_cache",), zero_beside="realtime_tokens_total"),
     Row(TOKENS, ("realtime_tokens_total",), "mode", ("prefill_compute", "decode"), over=("mode",)),
 )
 ENGINE_ROWS: tuple[Row, ...] = (
