@@ -12,7 +12,7 @@ import numpy as np
 
 from collector import signals
 from collector.model import FloatArray, Window
-from diagnose import cards, lockstep
+from diagnose import cards, lockstep, prefill
 from diagnose.model import Share
 
 EFFICIENCY = (0.4, 0.7, 1.0)
@@ -144,51 +144,6 @@ def _only_decodes(window: Window) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class PrefillLoad:
-    """Who prefills, and what that drags the others' decoding."""
-
-    busy: FloatArray  # (R,) share of wall time in prefill steps
-    leader: int  # row
-    drag: float  # share of step time that prefill anywhere adds to the group
-    lost: Share  # share that dealing the same prefill evenly would give back
-
-
-def prefill_load(window: Window) -> PrefillLoad | None:
-    """The deal of prefill in a window; None when prefill time or the cadence was not observed.
-
-    While one rank runs a prefill step everybody's step lasts as long. Dealt evenly, the ranks would prefill in the same steps, so the
-    group would spend the mean instead of the maximum of the ranks' prefill time that way.
-    """
-    busy = np.minimum(window.mean(signals.PREFILL_BUSY), 1.0)
-    step_time = lockstep.cadence(window)
-    if np.isfinite(busy).sum() < 2 or step_time is None:
-        return None
-    leader = int(np.nanargmax(busy))
-    stretch = _stretch(window, leader, float(busy[leader]))
-    uneven = float(busy[leader] - np.nanmean(busy))
-    mid, low, high = stretch
-    return PrefillLoad(busy, leader, float(busy[leader]) * mid, Share(uneven * mid, uneven * low, uneven * high))
-
-
-def _stretch(window: Window, leader: int, busy: float) -> tuple[float, float, float]:
-    """Share of a prefill step's time beyond a decode step: (mid, low, high).
-
-    The leader's own decode moments hold only steps without its prefill: their mean is the plain decode step. The remaining steps of the
-    group are its prefill steps.
-    """
-    rate = lockstep.group_rate(window)
-    moments = window.mean(signals.DECODE_TIME)[leader], window.mean(signals.DECODE_STEPS)[leader]
-    if rate is None or not np.isfinite(moments).all() or moments[1] < 0.05 * rate or moments[0] <= lockstep.LEAST_RATE:
-        return 0.5, 0.0, 1.0  # it hardly decodes at all: only that the answer lies between nothing and everything is known
-    plain = float(moments[0] / moments[1])
-    prefill_steps = rate - (1.0 - busy) / plain  # per second
-    if prefill_steps <= 0.02 * rate:  # too few to time: the difference of two large numbers
-        return 0.5, 0.0, 1.0
-    mid = min(1.0, max(0.0, 1.0 - plain * prefill_steps / busy))
-    return mid, 0.5 * mid, min(1.0, 1.5 * mid)
-
-
-@dataclass(frozen=True, slots=True)
 class Excess:
     """Cadence above what the engine's own past explains, after pairs, prefill and host waits."""
 
@@ -206,14 +161,14 @@ def excess(window: Window, baseline: Window | None, host_share: Share | None) ->
     load_now, load_before = pair_load(window, baseline), pair_load(baseline)
     if now is None or before is None or load_now is None or load_before is None or load_now.cost is None:
         return None
-    drag_now, drag_before = prefill_load(window), prefill_load(baseline)
+    drag_now, drag_before = prefill.prefill_load(window), prefill.prefill_load(baseline)
     if drag_now is None or drag_before is None:
         return None
-    prefill = drag_now.drag * now - drag_before.drag * before
+    dragged = drag_now.drag * now - drag_before.drag * before
     grown = load_now.busiest - load_before.busiest
     cost = load_now.cost
     costs = sorted(grown * s for s in (cost.low, cost.high))
-    rise = now - before - prefill
+    rise = now - before - dragged
     share = Share(
         (rise - grown * cost.mid - host_share.mid * now) / now,
         (rise - costs[1] - host_share.high * now) / now,

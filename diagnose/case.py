@@ -9,7 +9,7 @@ import numpy as np
 
 from collector import signals
 from collector.model import FloatArray, Window
-from diagnose import attribution, lockstep
+from diagnose import attribution, lockstep, prefill
 from diagnose.model import Share
 
 MIN_INTERVALS = 3
@@ -74,9 +74,9 @@ class Case:
         return attribution.pair_load(self.window, self.baseline)
 
     @cached_property
-    def prefill_load(self) -> attribution.PrefillLoad | None:
+    def prefill_load(self) -> prefill.PrefillLoad | None:
         """How prefill work is dealt."""
-        return attribution.prefill_load(self.window)
+        return prefill.prefill_load(self.window)
 
     @cached_property
     def excess(self) -> attribution.Excess | None:

@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 
-from workload.wire import Busy, Channel, Hotspot, PeerLostError, Spec, Stretch
+from workload.wire import CardOrder, Channel, Hotspot, PeerLostError, RankOrder, Spec, Stretch
 
 PEER_LOST = 71  # exit status of a process whose peer went away: not the one to blame
 _PR_SET_PDEATHSIG = 1
@@ -42,12 +42,18 @@ def _be(spec: Spec, control: socket.socket, links: dict[str, socket.socket]) -> 
     if spec.name == "fabric":
         from workload.device import fabric
 
-        fabric.run(spec.config, Channel(control, Hotspot | Stretch), _ranks(links))
+        fabric.run(spec.config, Channel(control, Hotspot | Stretch | CardOrder), _ranks(links))
         return
     from workload import rank
 
     rank.run(
-        spec.config, spec.rank, spec.loads_path, Channel(control, Busy), _ranks(links), frontend=links["frontend"], fabric=links["fabric"]
+        spec.config,
+        spec.rank,
+        spec.loads_path,
+        Channel(control, RankOrder),
+        _ranks(links),
+        frontend=links["frontend"],
+        fabric=links["fabric"],
     )
 
 

@@ -9,7 +9,6 @@ with Cluster(ClusterConfig()) as cluster:
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import shutil
 import socket
@@ -23,9 +22,10 @@ from typing import Self
 
 import msgspec
 
-from workload import faults, labels
+from workload import labels, schedule
 from workload.config import ClusterConfig
 from workload.control import Control
+from workload.device import cuda
 from workload.exchange import edges
 from workload.nursery import ClusterError, Nursery
 from workload.wire import Spec
@@ -38,6 +38,7 @@ class _Active:
     fault: str
     rank: int | None
     severity: float
+    ranks: tuple[int, ...]
     start: float
     end: Callable[[], None]
 
@@ -63,6 +64,8 @@ class Cluster:
         """Starts all processes, and returns once every rank has stepped and the front end answers."""
         if self._nursery is not None:
             raise ClusterError("the cluster is already running")
+        if self.config.device == "cuda" and (why := cuda.refusal()) is not None:
+            raise ClusterError(why)
         try:
             self._workdir = Path(tempfile.mkdtemp(prefix="slowrank-workload-"))
             (self._workdir / "metrics").mkdir()
@@ -86,24 +89,29 @@ class Cluster:
         """Begins a fault; more than one may act at a time. `severity` None takes the fault's own."""
         nursery = self._running()
         nursery.check()
-        known = faults.load()
-        if fault not in known:
-            near = difflib.get_close_matches(fault, known, n=1)
-            raise ValueError(f"no fault {fault!r}" + (f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"))
-        found = known[fault]
-        if self.config.device not in found.devices:
-            raise ValueError(f"{fault} cannot be made on device {self.config.device!r}, only on {', '.join(found.devices)}")
+        found = schedule.find(fault)
+        schedule.allowed(found, rank, severity, self.config)
         if found.whole_group:
             rank = None
-        elif rank is None or not 0 <= rank < self.config.ranks:
-            raise ValueError(f"{fault} acts on one of ranks 0 to {self.config.ranks - 1}, not on {rank}")
         if any((a.fault, a.rank) == (fault, rank) for a in self._active):
             raise ValueError(f"{fault} already acts on rank {rank}")
         if severity is None:
             severity = found.severity
         start = time.time()
         end = found.start(Control(self.config, nursery), rank or 0, severity)
-        self._active.append(_Active(fault, rank, severity, start, end))
+        ranks = () if rank is None else found.ranks(rank, self.config.ranks)
+        self._active.append(_Active(fault, rank, severity, ranks, start, end))
+
+    def worsen(self, fault: str, *, rank: int | None = None, severity: float | None = None) -> None:
+        """Gives a fault that acts another severity. Raises ValueError for one that does not act, or cannot change."""
+        nursery = self._running()
+        found = schedule.find(fault)
+        schedule.allowed(found, rank, severity, self.config)
+        active = next((a for a in self._active if a.fault == fault and (found.whole_group or a.rank == rank)), None)
+        if active is None or not found.ramps:
+            raise ValueError(f"{fault} " + ("does not act" if active is None else "cannot rise while it acts") + f" on rank {rank}")
+        active.severity = found.severity if severity is None else severity
+        active.end = found.start(Control(self.config, nursery), rank or 0, active.severity)
 
     def clear(self, fault: str | None = None, *, rank: int | None = None) -> None:
         """Ends all faults, or those of one name, or of one rank, and writes their labels. One of the whole group is on any rank."""
@@ -141,7 +149,9 @@ class Cluster:
 
     def _label(self, active: _Active) -> None:
         if self.config.labels is not None:
-            labels.append(self.config.labels, labels.Label(active.fault, active.rank, active.severity, active.start, time.time()))
+            now = time.time()
+            label = labels.Label(active.fault, active.rank, active.severity, active.start, now, active.ranks)
+            labels.append(self.config.labels, label)
 
 
 def _plan(config: ClusterConfig, workdir: Path) -> tuple[list[Spec], list[socket.socket]]:

@@ -7,54 +7,33 @@ from typing import Literal
 
 import msgspec
 
+from workload.router import REFRESH_SECONDS, SglangMethod
+from workload.scheduling.settings import EngineFlags
+from workload.traffic.model import ClosedLoop, Lengths, OpenLoop, Traffic
+from workload.traffic.presets import CHAT
+
+__all__ = [
+    "CHAT",
+    "VERSION",
+    "Budget",
+    "ClosedLoop",
+    "ClusterConfig",
+    "DeviceKind",
+    "DispatchMode",
+    "EngineFlags",
+    "Experts",
+    "Lengths",
+    "Limits",
+    "Method",
+    "OpenLoop",
+    "Traffic",
+]
+
 VERSION = "0.5.23"  # the SGLang release whose face the cluster wears
 
-Method = Literal["round_robin", "total_requests", "total_tokens"]
-DeviceKind = Literal["virtual", "cpu"]
-
-
-class Lengths(msgspec.Struct, frozen=True):
-    """A lognormal length in tokens, cut at both ends: `median` and `sigma` of the logarithm."""
-
-    median: float
-    sigma: float
-    low: int
-    high: int
-
-
-class ClosedLoop(msgspec.Struct, frozen=True, tag="closed"):
-    """A fixed crowd: each user thinks (exponential, mean `think` seconds), asks, waits for the answer, thinks again.
-
-    A slower engine is asked less, so the running batch stays about the same whatever the step time is.
-    """
-
-    users_per_rank: int = 12
-    think: float = 3.0
-
-
-class OpenLoop(msgspec.Struct, frozen=True, tag="open"):
-    """Poisson arrivals at `rate` requests per second for the whole cluster, however slow the answers are."""
-
-    rate: float
-
-
-class Traffic(msgspec.Struct, frozen=True):
-    """Who asks, and for what: length of the prompt, of its part that no cache holds, and of the answer."""
-
-    arrivals: ClosedLoop | OpenLoop
-    prompt: Lengths
-    fresh: Lengths
-    output: Lengths
-
-
-# The next turn of a conversation: 4-8K tokens of context, all but the new message cached, some ten seconds of answer.
-# 12 users a rank that think 3 s and wait about 10 s keep some 9 requests in each rank's decode batch.
-CHAT = Traffic(
-    arrivals=ClosedLoop(),
-    prompt=Lengths(median=5000, sigma=0.5, low=512, high=32_768),
-    fresh=Lengths(median=100, sigma=0.7, low=8, high=400),
-    output=Lengths(median=200, sigma=0.6, low=16, high=1500),
-)
+Method = SglangMethod | Literal["vllm_score"]
+DeviceKind = Literal["virtual", "cpu", "cuda"]
+DispatchMode = Literal["normal", "low_latency"]
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -65,6 +44,39 @@ class Limits(msgspec.Struct, frozen=True):
     kv_tokens: int = 950_016
     # SGLang divides its chunked prefill size by the attention DP size: 8192 over 8 ranks
     chunk_tokens: int = 1024
+    # SGLang keeps prefixes in what the requests leave of the KV pool. Here they are counted apart, and in the mean a busy pool
+    # leaves more than this: 12 requests of 30K tokens take 360K of 950K
+    prefix_tokens: int = 400_000
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """How a load-aware router keeps its books: seconds between two reads of the snapshots, and whether an unchanged one is left alone.
+
+    The defaults are SGLang's; 0 and False show what they are for.
+    """
+
+    refresh_seconds: float = REFRESH_SECONDS
+    skip_same: bool = True
+
+
+class Experts(msgspec.Struct, frozen=True):
+    """How tokens find their experts.
+
+    `skew` and `drift` are spreads (of the logarithm) of the experts' popularity: what lasts, which a balanced placement levels, and what
+    changes with the traffic, which it cannot. The defaults give a healthy balancedness (mean over max) of about 0.85 over 8 cards.
+    `redundant` further copies go to the busiest experts. `dispatch`: with `normal` a step's time follows the hottest card; with
+    `low_latency` decode steps have a fixed shape, and a step with prefill is dispatched as `normal`, as with SGLang's `auto`.
+    """
+
+    skew: float = 0.5
+    drift: float = 0.25
+    redundant: int = 0
+    placement: Literal["balanced", "in_order"] = "balanced"
+    dispatch: DispatchMode = "normal"
+
+    def __post_init__(self) -> None:
+        if self.skew < 0 or self.drift < 0 or self.redundant < 0:
+            raise ValueError(f"experts: skew {self.skew}, drift {self.drift} and redundant {self.redundant} must not be negative")
 
 
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,9 +84,14 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     ranks: int = 8
     device: DeviceKind = "virtual"
+    card: str = "H20-3e"  # that a virtual device pretends to be, a key of `workload.device.catalogue`
+    experts: Experts = Experts()
     method: Method = "round_robin"  # SGLang's default for an engine that is not split into prefill and decode
+    budget: Budget = Budget()
     traffic: Traffic | None = CHAT
+    replay: str | None = None  # recorded requests, the path of a CSV file of `workload.traffic.replay`, in place of `traffic`
     limits: Limits = Limits()
+    engine: EngineFlags = EngineFlags()
     seed: int = 0
     port: int = 0
     model_name: str = "glm-5-like"
@@ -83,3 +100,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.ranks < 2:
             raise ValueError(f"{self.ranks} ranks: a data-parallel group has at least 2")
+        if self.device == "virtual":
+            from workload.device.roofline import Roofline  # which itself needs this module
+
+            Roofline.of(self).check(self.limits.kv_tokens)

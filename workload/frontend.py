@@ -13,18 +13,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import uvicorn
 
-from workload.config import VERSION, ClosedLoop, ClusterConfig, OpenLoop
+from workload.config import VERSION, ClusterConfig
+from workload.crowd import Crowd
+from workload.desk import AWAY_SECONDS, Desk
 from workload.device.names import accelerator
+from workload.face import dcgm
 from workload.face.app import create_app
 from workload.face.loads import SnapshotReader
 from workload.face.metrics import TokenizerMetrics
-from workload.router import RankLoad, Router
-from workload.traffic import Shape, Source, shape
-from workload.wire import Abort, AsyncChannel, PeerLostError, Pin, Progress, Ready, Spec, Submit, Unpin
+from workload.steering import steering
+from workload.traffic import Shape, shape
+from workload.wire import Abort, AsyncChannel, CardOrder, DeskOrder, PeerLostError, Pin, Progress, Ready, Spec, Submit, Unpin
 
 HEALTH_SECONDS = 20.0  # SGLang's /health gives up after so long without any output from any rank
 
@@ -37,6 +39,7 @@ class _Flight:
     shape: Shape
     sent: float
     done: Callable[[], None]
+    ordinary: bool  # not pinned to its rank by order
     first: float | None = None
 
 
@@ -44,9 +47,10 @@ class Dispatcher:
     """Sends requests to ranks and hears of their progress."""
 
     def __init__(self, config: ClusterConfig, loads: SnapshotReader, metrics: TokenizerMetrics) -> None:
-        self._router = Router(config.method, config.ranks)
-        self._loads = loads
+        self._steering = steering(config, loads.read_all)
+        self._desk = Desk(config.ranks, config.seed)
         self._metrics = metrics
+        self._prefills = config.engine.role == "prefill"  # then every answer ends with its first token
         self._channels: list[AsyncChannel] = []
         self._flights: dict[int, _Flight] = {}
         self._rids = itertools.count()
@@ -58,14 +62,18 @@ class Dispatcher:
     def send(self, request: Shape, done: Callable[[], None], pinned: int | None = None) -> int:
         """Routes a request; `done` is called when it has finished. Returns its id."""
         now = time.monotonic()
-        if pinned is None and self._router.due(now):
-            self._router.refresh(now, (_load(s.dp_rank, s) for s in self._loads.read_all()))
+        rid = next(self._rids)
+        if pinned is None and self._desk.closed:
+            asyncio.get_running_loop().call_later(AWAY_SECONDS, done)
+            return rid
         if not self._flights:
             self._output = now  # nobody owed any output until now
-        rank = self._router.choose(request.prompt, pinned)
-        rid = next(self._rids)
-        self._flights[rid] = _Flight(rank, request, now, done)
-        self._channels[rank].send(Submit(rid, request.prompt, request.cached, request.output))
+        rank = self._steering.choose(now, request.prompt, pinned)
+        if pinned is None:
+            rank = self._desk.place(rank)
+            request = self._desk.shape(rank, request)
+        self._flights[rid] = _Flight(rank, request, now, done, ordinary=pinned is None)
+        self._channels[rank].send(Submit(rid, request.prompt, request.cached, request.output, request.prefix, request.keeps))
         return rid
 
     def abort(self, rids: list[int]) -> None:
@@ -73,78 +81,49 @@ class Dispatcher:
         for rid in rids:
             if (flight := self._flights.pop(rid, None)) is not None:
                 by_rank.setdefault(flight.rank, []).append(rid)
+                self._steering.ended(flight.rank)
         for rank, gone in by_rank.items():
             self._channels[rank].send(Abort(gone))
 
+    def order(self, order: DeskOrder) -> None:
+        self._desk.obey(order)
+        if self._desk.closed and (gone := {rid: flight.done for rid, flight in self._flights.items() if flight.ordinary}):
+            self.abort(sorted(gone))
+            for done in gone.values():
+                asyncio.get_running_loop().call_later(AWAY_SECONDS, done)
+
     def heard(self, progress: Progress) -> None:
+        """What a rank tells; looked at once the desk lets it through."""
+        if self._desk.held:
+            asyncio.get_running_loop().call_later(self._desk.held, self._heard, progress)
+        else:
+            self._heard(progress)
+
+    def _heard(self, progress: Progress) -> None:
         now = self._output = time.monotonic()
         for rid in progress.first:
             if (flight := self._flights.get(rid)) is not None:
                 flight.first = now
         for seconds, tokens in progress.gaps:
             self._metrics.inter_token(seconds * tokens, tokens)  # each request's token came after `seconds`: one value, `tokens` times
+        for rid in progress.failed:
+            if (flight := self._flights.pop(rid, None)) is not None:
+                self._steering.ended(flight.rank)
+                flight.done()
         for rid in progress.finished:
             if (flight := self._flights.pop(rid, None)) is not None:
                 self._metrics.finished(
                     prompt_tokens=flight.shape.prompt,
                     cached_tokens=flight.shape.cached,
-                    generation_tokens=flight.shape.output,
+                    generation_tokens=1 if self._prefills else flight.shape.output,
                     ttft=(flight.first or now) - flight.sent,
                     e2e=now - flight.sent,
                 )
+                self._steering.ended(flight.rank)
                 flight.done()
 
     def healthy(self) -> bool:
         return not self._flights or time.monotonic() - self._output < HEALTH_SECONDS
-
-
-def _load(rank: int, s: Any) -> RankLoad:
-    return RankLoad(rank, s.timestamp, s.num_running_reqs + s.num_waiting_reqs, s.num_total_tokens)
-
-
-class Crowd:
-    """The ordinary traffic."""
-
-    def __init__(self, config: ClusterConfig, dispatcher: Dispatcher) -> None:
-        self._config = config
-        self._dispatcher = dispatcher
-
-    def start(self, tasks: asyncio.TaskGroup) -> None:
-        traffic = self._config.traffic
-        if traffic is None:
-            return
-        source = Source(traffic, self._config.seed)
-        if isinstance(traffic.arrivals, OpenLoop):
-            tasks.create_task(self._stream(source, traffic.arrivals))
-        else:
-            for _ in range(traffic.arrivals.users_per_rank * self._config.ranks):
-                tasks.create_task(self._user(source, traffic.arrivals))
-
-    async def _stream(self, source: Source, arrivals: OpenLoop) -> None:
-        at = time.monotonic()
-        while True:
-            at += source.pause(1 / arrivals.rate)  # from the last arrival and not from now: a late loop catches up
-            await asyncio.sleep(at - time.monotonic())
-            self._dispatcher.send(source.request(), _nothing)
-
-    async def _user(self, source: Source, arrivals: ClosedLoop) -> None:
-        if source.chance(_ANSWERED):
-            await self._ask(source.residue(source.request()))
-        while True:
-            await asyncio.sleep(source.pause(arrivals.think))
-            await self._ask(source.request())
-
-    async def _ask(self, request: Shape) -> None:
-        done = asyncio.Event()
-        self._dispatcher.send(request, done.set)
-        await done.wait()
-
-
-_ANSWERED = 0.75  # share of its time that a user waits for an answer: 9-10 s of 12-13 s
-
-
-def _nothing() -> None:
-    pass
 
 
 class Pinned:
@@ -169,8 +148,16 @@ class Pinned:
             return
         live.discard(-1 if ended is None else ended)
         request = shape(order.prompt, order.fresh, order.output, self._rng)
-        rid = self._dispatcher.send(request, lambda: self._renew(order, rid), pinned=order.rank)
+        rid = self._dispatcher.send(request, lambda: self._ended(order, rid), pinned=order.rank)
         live.add(rid)
+
+    def _ended(self, order: Pin, rid: int) -> None:
+        if order.renew:
+            self._renew(order, rid)
+        elif (live := self._live.get(order.name)) is not None:
+            live.discard(rid)
+            if not live:
+                del self._live[order.name]
 
 
 class _Server(uvicorn.Server):
@@ -193,10 +180,12 @@ def run(spec: Spec, control: socket.socket, ranks: Mapping[int, socket.socket]) 
     try:
         asyncio.run(_serve(spec.config, spec.loads_path, control, ranks))
     except BaseExceptionGroup as group:
+        _, others = group.split(PeerLostError)
+        if others is not None:
+            raise others from None  # at once: this process is to blame, and must not end after those that lost it
         if _orphaned(spec.parent):
             shutil.rmtree(Path(spec.workdir), ignore_errors=True)
-        _, others = group.split(PeerLostError)
-        raise PeerLostError from None if others is None else others
+        raise PeerLostError from None
 
 
 def _orphaned(parent: int) -> bool:
@@ -208,23 +197,35 @@ def _orphaned(parent: int) -> bool:
 
 
 async def _serve(config: ClusterConfig, loads_path: str, control: socket.socket, ranks: Mapping[int, socket.socket]) -> None:
-    dispatcher = Dispatcher(config, SnapshotReader(loads_path, config.ranks), TokenizerMetrics(model_name=config.model_name))
+    metrics = TokenizerMetrics(model_name=config.model_name, engine_type=config.engine.engine_type)
+    dispatcher = Dispatcher(config, SnapshotReader(loads_path, config.ranks), metrics)
     app = create_app(
         loads_path=loads_path,
         ranks=config.ranks,
         version=VERSION,
-        accelerator=accelerator(config.device),
+        accelerator=accelerator(config),
         server_info=server_info(config),
         healthy=dispatcher.healthy,
     )
     listener = socket.create_server(("127.0.0.1", config.port))
     server = _Server(uvicorn.Config(app, log_level="warning", access_log=False))
-    owner = await AsyncChannel.open(control, Pin | Unpin)
+    cards = dcgm.mount(app, config, SnapshotReader(loads_path, config.ranks))
+    pinned = Pinned(dispatcher, config.seed)
+
+    def ordered(order: Pin | Unpin | CardOrder | DeskOrder) -> None:
+        if isinstance(order, Pin | Unpin):
+            pinned.order(order)
+        elif isinstance(order, DeskOrder):
+            dispatcher.order(order)
+        else:
+            cards.order(order, time.monotonic())
+
+    owner = await AsyncChannel.open(control, Pin | Unpin | CardOrder | DeskOrder)
     channels = [await AsyncChannel.open(ranks[r], Progress) for r in range(config.ranks)]
     dispatcher.connect(channels)
     async with asyncio.TaskGroup() as tasks:  # the first that fails ends all
         tasks.create_task(server.serve(sockets=[listener]))
-        tasks.create_task(owner.pump(Pinned(dispatcher, config.seed).order))
+        tasks.create_task(owner.pump(ordered))
         for channel in channels:
             tasks.create_task(channel.pump(dispatcher.heard))
         await server.answers.wait()
@@ -244,15 +245,15 @@ def server_info(config: ClusterConfig) -> dict[str, object]:
         "pp_size": 1,
         "enable_dp_attention": True,
         "load_balance_method": config.method,
-        "disaggregation_mode": "null",
+        "disaggregation_mode": config.engine.role,
         "disable_overlap_schedule": False,
         "enable_metrics": True,
         "chunked_prefill_size": config.limits.chunk_tokens,
         "max_running_requests": config.limits.max_running_requests,
         "max_total_num_tokens": config.limits.kv_tokens,
         "decode_log_interval": 40,
-        "load_snapshot_publish_interval": 15,
-        "device": accelerator(config.device),
+        "load_snapshot_publish_interval": config.engine.publish_every,
+        "device": accelerator(config),
         "kv_events": None,
         "internal_states": [],
         "frontend": "python",

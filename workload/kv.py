@@ -4,20 +4,36 @@ from __future__ import annotations
 
 
 class KvPool:
-    """Counts tokens; which page holds which token does not matter to any signal."""
+    """Counts tokens; which page holds which token does not matter to any signal.
+
+    `reserved` tokens are held by nobody's request, as leaked or pinned ones are: the pages call them used, and no request gets
+    them. What running requests hold is not taken from them by a reservation: it waits for them to give it back.
+    """
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self.used = 0
+        self.reserved = 0
+        self._taken = 0
 
     @property
     def free(self) -> int:
-        return self.capacity - self.used
+        """Tokens that a request may still take; negative while a new reservation waits for its own."""
+        return self.capacity - self._taken - self.reserved
+
+    @property
+    def used(self) -> int:
+        return min(self._taken + self.reserved, self.capacity)
 
     def take(self, tokens: int) -> None:
         if tokens > self.free:
             raise ValueError(f"{tokens} tokens asked of a pool with {self.free} free")
-        self.used += tokens
+        self._taken += tokens
 
     def give_back(self, tokens: int) -> None:
-        self.used -= tokens
+        self._taken -= tokens
+
+    def reserve(self, tokens: int) -> None:
+        """Holds so many tokens from now on, instead of what was reserved before; 0 gives them back."""
+        if not 0 <= tokens <= self.capacity:
+            raise ValueError(f"{tokens} tokens reserved of a pool of {self.capacity}")
+        self.reserved = tokens

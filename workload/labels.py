@@ -8,13 +8,17 @@ import msgspec
 
 
 class Label(msgspec.Struct, frozen=True):
-    """`fault` acted on `rank` (None: on all) with `severity` from `start` to `end`, unix seconds."""
+    """`fault` acted on `rank` (None: on all) with `severity` from `start` to `end`, unix seconds.
+
+    `ranks` are all that it made ill; empty when it is no rank's. A fault that rose is labelled with what it rose to.
+    """
 
     fault: str
     rank: int | None
     severity: float
     start: float
     end: float
+    ranks: tuple[int, ...] = ()
 
 
 def append(path: Path, label: Label) -> None:

@@ -15,22 +15,31 @@ from workload.device import Device, Work
 from workload.exchange import Column, Exchange
 from workload.reporter import Reporter, Step
 from workload.scheduler import Batch, Request, Result, Scheduler
-from workload.wire import Abort, Busy, Channel, Progress, Submit
+from workload.scheduling.decode_role import DecodeScheduler
+from workload.scheduling.prefill_role import PrefillScheduler
+from workload.scheduling.votes import GraphVotes, agree
+from workload.wire import Abort, AcceptFactor, Busy, Channel, GraphVote, KvLinkFactor, KvReserve, Progress, Publisher, Submit
 
 IDLE_SLEEP = 0.010  # seconds between two looks when no rank has anything to run
 TELL_SECONDS = 0.25  # token gaps are told to the front end at most this rarely
 
-_EXTEND, _DECODE, _IDLE = 1, 2, 4  # SGLang's ForwardMode
-
 
 class Lockstep:
     def __init__(
-        self, exchange: Exchange, scheduler: Scheduler, device: Device, reporter: Reporter, frontend: Channel, control: Channel
+        self,
+        exchange: Exchange,
+        scheduler: Scheduler,
+        device: Device,
+        reporter: Reporter,
+        votes: GraphVotes,
+        frontend: Channel,
+        control: Channel,
     ) -> None:
         self._exchange = exchange
         self._scheduler = scheduler
         self._device = device
         self._reporter = reporter
+        self._votes = votes
         self._frontend = frontend
         self._control = control
         self._steps = 0
@@ -51,9 +60,13 @@ class Lockstep:
         self._take_in(messages, orders)
         self._stage("process_input_requests")
 
+        if isinstance(self._scheduler, PrefillScheduler | DecodeScheduler):
+            self._turn(self._scheduler)
+            self._stage("process_queue")
+
         _burn(self._busy)
         batch = self._scheduler.next_batch()
-        table, sync_wait = self._exchange.gather(_row(batch))
+        table, sync_wait = self._exchange.gather(self._votes.row(batch))
         self._stage("get_next_batch_to_run")
 
         step = self._launch(batch, table, sync_wait)
@@ -72,12 +85,38 @@ class Lockstep:
     def _take_in(self, messages: list[Any], orders: list[Any]) -> None:
         for message in messages:
             if isinstance(message, Submit):
-                self._scheduler.submit(Request(message.rid, message.prompt, message.cached, message.output, time.monotonic()))
+                m, now = message, time.monotonic()
+                self._scheduler.submit(Request(m.rid, m.prompt, m.cached, m.output, now, prefix=m.prefix, keeps=m.keeps))
             elif isinstance(message, Abort):
                 self._scheduler.abort(message.rids)
         for order in orders:
-            if isinstance(order, Busy):
-                self._busy = order.seconds
+            self._obey(order)
+
+    def _obey(self, order: Any) -> None:
+        """Does what `workload.control` asks of a rank; it has checked that the rank can."""
+        scheduler = self._scheduler
+        match order:
+            case Busy(seconds):
+                self._busy = seconds
+            case Publisher(stuck):
+                self._reporter.publisher.stuck = stuck
+            case GraphVote(allowed):
+                self._votes.allowed = allowed
+            case AcceptFactor(factor) if scheduler.acceptance is not None:
+                scheduler.acceptance.factor = factor
+            case KvLinkFactor(factor) if isinstance(scheduler, PrefillScheduler | DecodeScheduler):
+                scheduler.link.factor = factor
+            case KvReserve(tokens):
+                scheduler.kv.reserve(tokens)
+            case _:
+                raise ValueError(f"a rank of a {type(scheduler).__name__} cannot obey {order}")
+
+    def _turn(self, scheduler: PrefillScheduler | DecodeScheduler) -> None:
+        """Moves the queues of a split engine, and tells the front end what came or went there."""
+        turned = scheduler.advance(time.monotonic())
+        self._reporter.turned(turned)
+        if turned.tells:
+            self._frontend.send(Progress(turned.first, turned.finished, [], turned.failed))
 
     def _launch(self, batch: Batch | None, table: list[tuple[int, ...]], sync_wait: float) -> Step | None:
         """Launches what was agreed on. A rank without work runs an idle batch while any other has some."""
@@ -86,18 +125,19 @@ class Lockstep:
             self._reporter.launched(None)
             return None
         self._steps += 1
-        graph = all(row[Column.DECODE_GRAPH] for row in table)
+        agreed = agree(table)
         step = Step(
             number=self._steps,
             batch=batch,
             all_tokens=tokens,
             all_pairs=[row[Column.ATTENTION_PAIRS] for row in table],
-            prefill_ranks=sum(row[Column.IS_EXTEND] for row in table),
-            graph=graph,
+            prefill_ranks=agreed.extending,
+            graph=agreed.graph,
+            converted=agreed.converted,
             sync_wait=sync_wait,
             launched=time.monotonic(),
         )
-        self._device.launch(self._steps, _work(batch, graph=graph))
+        self._device.launch(self._steps, _work(batch, graph=agreed.graph))
         self._reporter.launched(step)
         if batch is not None:
             for request in batch.started:
@@ -114,9 +154,11 @@ class Lockstep:
     def _tell(self, step: Step, result: Result, now: float) -> None:
         if step.batch is None:
             self._decoded = 0.0
-        elif step.batch.mode == "decode":
-            if self._decoded and result.generated:
-                self._gaps.append((now - self._decoded, result.generated))
+        elif step.batch.rows:
+            tokens = result.generated - len(result.first)
+            if self._decoded and tokens:
+                # what one row got at once shares its gap
+                self._gaps.append(((now - self._decoded) * min(1.0, step.batch.rows / tokens), tokens))
             self._decoded = now
         if result.first or result.finished or (self._gaps and now - self._told >= TELL_SECONDS):
             self._frontend.send(Progress(result.first, result.finished, self._gaps))
@@ -137,26 +179,17 @@ class Lockstep:
         self._mark = now
 
 
-def _row(batch: Batch | None) -> list[int]:
-    row = [0] * len(Column)
-    extend = batch is not None and batch.mode == "extend"
-    row[Column.DECODE_GRAPH] = int(not extend)
-    row[Column.IS_EXTEND] = int(extend)
-    row[Column.FORWARD_MODE] = _IDLE if batch is None else _EXTEND if extend else _DECODE
-    if batch is not None:
-        row[Column.NUM_TOKENS] = batch.tokens
-        row[Column.NUM_TOKENS_FOR_LOGPROB] = len(batch.requests)
-        row[Column.MAX_PREFIX_LEN] = batch.max_prefix
-        row[Column.ATTENTION_PAIRS] = batch.pairs
-    return row
-
-
 def _work(batch: Batch | None, *, graph: bool) -> Work:
+    """What the batch is for the card. A draft model's own time is left out: three passes through one layer, against 78."""
     if batch is None:
         return Work(graph=graph)
-    if batch.mode == "extend":
-        return Work(prefill_tokens=batch.tokens, prefill_pairs=batch.pairs, graph=graph)
-    return Work(decode_tokens=batch.tokens, decode_pairs=batch.pairs, graph=graph)
+    return Work(
+        decode_tokens=batch.rows * batch.width,
+        decode_pairs=batch.row_pairs,
+        prefill_tokens=batch.tokens - batch.rows,
+        prefill_pairs=batch.pairs - batch.row_pairs,
+        graph=graph,
+    )
 
 
 def _burn(seconds: float) -> None:

@@ -1,85 +1,38 @@
 """One rank's scheduler: who runs in the next step. Pure: no clock, no process, no socket.
 
-It follows SGLang with overlap scheduling and without mixed chunks: while anything can be prefilled the rank prefills, at most
-`chunk_tokens` a step, and its own decodes stand still meanwhile. The next step is scheduled before the result of the one in
-flight is known, so a request's progress is counted when its step is scheduled, and its KV is freed when the result is in.
+It follows SGLang with overlap scheduling: while anything can be prefilled the rank prefills, at most `chunk_tokens` a step, and its
+own decodes stand still meanwhile, unless mixed prefill lets them ride along. The next step is scheduled before the result of the
+one in flight is known, so a request's progress is counted when its step is scheduled, and its KV is freed when the result is in.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
-from typing import Literal
 
 from workload.config import Limits
 from workload.kv import KvPool
+from workload.prefix import RankPrefixes
+from workload.scheduling.admission import NewTokenRatio, needs
+from workload.scheduling.request import Batch, Queues, Request, Result, Retracted, Turned
+from workload.scheduling.retraction import victim
+from workload.scheduling.settings import EngineFlags
+from workload.scheduling.speculation import Acceptance
 
-# Share of the tokens still to be generated that admission keeps free. SGLang starts at 0.7 and multiplies by 0.3 under
-# attention DP: it admits more than may fit, and takes requests back when it does not.
-NEW_TOKEN_RATIO = 0.7 * 0.3
+__all__ = ["Batch", "Request", "Result", "Retracted", "Scheduler"]
 
-
-@dataclass(slots=True, eq=False)
-class Request:
-    """`prompt` tokens, the first `cached` of them in the prefix cache (they cost no prefill, but count as context), `output` to make."""
-
-    rid: int
-    prompt: int
-    cached: int
-    output: int
-    arrived: float = 0.0
-    scheduled: int = 0  # output tokens whose step has been scheduled
-    produced: int = 0  # output tokens whose step has ended
-    filled: int = 0  # context tokens whose KV is there or on its way
-    held: int = 0  # KV tokens taken
-    aborted: bool = False
-
-    def __post_init__(self) -> None:
-        if self.prompt < 1 or self.output < 1:
-            raise ValueError(f"a request of {self.prompt} prompt and {self.output} output tokens")
-        self.cached = min(self.cached, self.prompt - 1)  # the last token is always computed: its output is the next token
-
-    @property
-    def context(self) -> int:
-        """Tokens that the next step of this request attends to."""
-        return self.prompt + self.scheduled
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What one rank does in one step. `tokens` and `pairs` are what the metadata row reports (signals of dp_attention_*)."""
-
-    mode: Literal["extend", "decode"]
-    tokens: int
-    pairs: int
-    max_prefix: int
-    cached_tokens: int  # prefix tokens of the requests whose prefill starts here
-    requests: tuple[Request, ...]  # those that get a token out of this step
-    started: tuple[Request, ...] = ()  # those that run for the first time
-
-
-@dataclass(slots=True)
-class Result:
-    """What came out of a step."""
-
-    first: list[int] = field(default_factory=list)
-    finished: list[int] = field(default_factory=list)
-    generated: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Retracted:
-    """Taken back for want of KV since last asked."""
-
-    requests: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
+_DEFAULTS = EngineFlags()
 
 
 class Scheduler:
-    def __init__(self, limits: Limits) -> None:
+    """The scheduler of an engine that is not split. `seed` draws what speculation accepts."""
+
+    def __init__(self, limits: Limits, flags: EngineFlags = _DEFAULTS, seed: int = 0) -> None:
         self._limits = limits
+        self._flags = flags
         self.kv = KvPool(limits.kv_tokens)
+        self.ratio = NewTokenRatio()
+        self.prefixes = RankPrefixes(limits.prefix_tokens)
+        self.acceptance = Acceptance(flags.speculation, seed) if flags.speculation else None
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
         self._partial: Request | None = None  # admitted, its prefill not complete
@@ -89,19 +42,24 @@ class Scheduler:
     def submit(self, request: Request) -> None:
         if request.prompt + request.output > self.kv.capacity:
             raise ValueError(f"request {request.rid} can never fit: {request.prompt} + {request.output} tokens of {self.kv.capacity}")
+        if request.prefix or request.keeps:
+            request.cached = self.prefixes.arrived(request.rid, request.prefix, request.keeps, request.prompt, request.output)
         self._live[request.rid] = request
-        self.waiting.append(request)
+        self._enqueue(request)
 
     def abort(self, rids: list[int]) -> None:
-        gone = {rid for rid in rids if rid in self._live}
-        for rid in gone:
-            request = self._live.pop(rid)
-            request.aborted = True  # a step in flight may still hold it
-            self._release(request)
+        self.prefixes.gone(rids)
+        gone = {rid: self._live[rid] for rid in rids if rid in self._live}
+        for request in gone.values():
+            self._drop(request)
         self.waiting = deque(r for r in self.waiting if r.rid not in gone)
         self.running = [r for r in self.running if r.rid not in gone]
         if self._partial is not None and self._partial.rid in gone:
             self._partial = None
+
+    def advance(self, now: float) -> Turned:  # noqa: ARG002  # the halves of a split engine need the time
+        """Moves the queues between prefill and decode to `now` (monotonic seconds); an engine that is not split has none."""
+        return Turned()
 
     def next_batch(self) -> Batch | None:
         """The next step's batch; None when this rank has nothing to run."""
@@ -110,22 +68,23 @@ class Scheduler:
     def complete(self, batch: Batch) -> Result:
         """Books the result of a step that has ended on the card."""
         result = Result()
-        for request in batch.requests:
+        for request, gain in zip(batch.requests, batch.gains, strict=True):
             if request.aborted:
                 continue
-            request.produced += 1
-            result.generated += 1
-            if request.produced == 1:
+            if request.produced == 0:
                 result.first.append(request.rid)
-            if request.produced == request.output:
-                del self._live[request.rid]
-                self._release(request)
+            request.produced += gain
+            result.generated += gain
+            if request.produced == request.output and self._ended(request):
                 result.finished.append(request.rid)
+        self.prefixes.progressed(result.first, result.finished)
+        if self.idle:
+            self.ratio.idle()
         return result
 
     @property
     def waiting_tokens(self) -> int:
-        """Context of the queued requests."""
+        """Context of the queued requests that hold no KV yet."""
         return sum(r.context for r in self.waiting)
 
     @property
@@ -135,6 +94,16 @@ class Scheduler:
         return sum(r.context - r.cached for r in self.waiting) + rest
 
     @property
+    def awaited_tokens(self) -> int:
+        """Tokens, held or queued, whose KV has still to come over a link."""
+        return 0
+
+    @property
+    def queues(self) -> Queues:
+        """The queues between prefill and decode."""
+        return Queues()
+
+    @property
     def idle(self) -> bool:
         return not self._live
 
@@ -142,13 +111,29 @@ class Scheduler:
         taken, self._retracted = self._retracted, Retracted()
         return taken
 
+    def _enqueue(self, request: Request) -> None:
+        self.waiting.append(request)
+
+    def _drop(self, request: Request) -> None:
+        """Forgets an aborted or failed request; whoever calls takes it out of its queue."""
+        del self._live[request.rid]
+        request.aborted = True  # a step in flight may still hold it
+        self._release(request)
+
+    def _ended(self, request: Request) -> bool:
+        """All tokens of a request are there. Returns whether that is its end."""
+        del self._live[request.rid]
+        self._release(request)
+        return True
+
     def _extend(self) -> Batch | None:
-        budget = self._limits.chunk_tokens
+        rows = len(self.running) if self._flags.mixed and self.kv.free >= len(self.running) else 0
+        budget = self._limits.chunk_tokens - rows
         tokens = pairs = prefix_max = cached = 0
         out: list[Request] = []
         started: list[Request] = []
         while budget > 0:
-            request = self._partial or self._admit(len(out))
+            request = self._partial or self._admit(out, rows)
             if request is None:
                 break
             if request.filled == 0:
@@ -170,45 +155,88 @@ class Scheduler:
             out.append(request)
         if not tokens:
             return None
-        self.running += [r for r in out if r.scheduled < r.output]
-        return Batch("extend", tokens, pairs, prefix_max, cached, tuple(out), tuple(started))
+        ride = tuple(self.running) if rows else ()
+        row_pairs, gains, _ = self._progress(ride)
+        self.running = [r for r in self.running if r.to_come] + [r for r in out if r.to_come]
+        return Batch(
+            "mixed" if rows else "extend",
+            tokens + rows,
+            pairs + row_pairs,
+            max([prefix_max, *(r.filled for r in ride)]),
+            cached,
+            requests=(*out, *ride),
+            gains=(*(1 for _ in out), *gains),
+            started=tuple(started),
+            rows=rows,
+            row_pairs=row_pairs,
+        )
 
-    def _admit(self, joining: int) -> Request | None:
-        if not self.waiting or len(self.running) + joining >= self._limits.max_running_requests:
+    def _admit(self, joining: list[Request], rows: int) -> Request | None:
+        """The head of the queue, if it fits beside what the running requests may still make and the joining ones will.
+
+        A request that would be alone gets whatever there is: nothing else will ever free more.
+        """
+        if not self.waiting or len(self.running) + len(joining) >= self._limits.max_running_requests:
             return None
         request = self.waiting[0]
-        to_come = sum(r.output - r.scheduled for r in (*self.running, request))
-        alone = not self.running and not joining
-        if request.context + (0 if alone else NEW_TOKEN_RATIO * to_come) > self.kv.free:
+        free = self.kv.free - rows
+        if self.running or joining:
+            free_later = free - self.ratio.reserve(self.running) - sum(r.to_come for r in joining)
+            if needs(request) >= free_later:
+                return None
+        elif request.context > free:
             return None
         self.waiting.popleft()
         self._hold(request, request.context)
         return request
 
     def _decode(self) -> Batch | None:
-        while self.running and self.kv.free < len(self.running):
-            self._retract(max(self.running, key=lambda r: r.context))
+        width = self.acceptance.width if self.acceptance else 1
+        self._make_room(width)
         if not self.running:
             return None
         batch = tuple(self.running)
-        pairs = 0
+        pairs, gains, accepted = self._progress(batch)
+        longest = max(r.filled for r in batch)
+        self.running = [r for r in batch if r.to_come]
+        self.ratio.decoded()
+        rows = len(batch)
+        return Batch("decode", rows, pairs, longest, 0, batch, gains, rows=rows, row_pairs=pairs, width=width, accepted=accepted)
+
+    def _progress(self, batch: tuple[Request, ...]) -> tuple[int, tuple[int, ...], int]:
+        """Schedules a decode of these requests. Returns their pairs, the tokens that each gets, and how many drafts were accepted."""
+        pairs = accepted = 0
+        gains = []
         for request in batch:
             pairs += request.context
-            self._hold(request, 1)
-            request.filled += 1
-            request.scheduled += 1
-        longest = max(r.filled for r in batch)
-        self.running = [r for r in batch if r.scheduled < r.output]
-        return Batch("decode", len(batch), pairs, longest, 0, batch)
+            drafts = self.acceptance.draw() if self.acceptance else 0
+            accepted += drafts
+            gain = min(1 + drafts, request.to_come)
+            self._hold(request, gain)
+            request.filled += gain
+            request.scheduled += gain
+            gains.append(gain)
+        return pairs, tuple(gains), accepted
+
+    def _make_room(self, width: int) -> None:
+        """Takes requests back until the pool can hold what the others' next step may make."""
+        before = len(self.running)
+        while self.running and self.kv.free < width * len(self.running):
+            self._retract(victim(self.running, self._flags.retract, speculative=self.acceptance is not None))
+        if len(self.running) < before:
+            self.ratio.retracted(self.running)
 
     def _retract(self, request: Request) -> None:
-        """Takes the KV back; the request waits at the head of the queue, to be prefilled again with what it has generated."""
+        """Takes the KV back; the request queues again behind all others, to be prefilled with what it has generated."""
         self.running.remove(request)
         self._release(request)
-        request.filled = 0
-        self.waiting.appendleft(request)
         was = self._retracted
         self._retracted = Retracted(was.requests + 1, was.input_tokens + request.prompt, was.output_tokens + request.scheduled)
+        self._requeue(request)
+
+    def _requeue(self, request: Request) -> None:
+        request.filled = 0
+        self.waiting.append(request)
 
     def _hold(self, request: Request, tokens: int) -> None:
         self.kv.take(tokens)

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from workload.config import ClusterConfig, Lengths
+from workload.prefix import Segment
 
 _LENGTH = struct.Struct("<I")
 _encoder = msgspec.msgpack.Encoder()
@@ -21,12 +22,17 @@ class PeerLostError(Exception):
 
 
 class Submit(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A request for a rank: tokens of prompt, how many of them the prefix cache holds, tokens to generate."""
+    """A request for a rank: tokens of prompt, how many of them the prefix cache holds, tokens to generate.
+
+    `prefix` names what the prompt begins with, `keeps` what follows: then the rank's own cache tells what it holds.
+    """
 
     rid: int
     prompt: int
     cached: int
     output: int
+    prefix: tuple[Segment, ...] = ()
+    keeps: str = ""
 
 
 class Abort(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -36,11 +42,15 @@ class Abort(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """What a rank has produced since it last told: requests with their first token, finished ones, and (gap s, tokens) pairs."""
+    """What a rank has produced since it last told: requests with their first token, finished ones, and (gap s, tokens) pairs.
+
+    `failed` ones end with an error.
+    """
 
     first: list[int]
     finished: list[int]
     gaps: list[tuple[float, int]]
+    failed: list[int] = []
 
 
 class Launch(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -86,6 +96,36 @@ class Busy(msgspec.Struct, frozen=True, array_like=True, tag=True):
     seconds: float
 
 
+class Publisher(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """`stuck`: the rank steps on, and its load snapshots stop."""
+
+    stuck: bool
+
+
+class GraphVote(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Not `allowed`: the rank votes against every CUDA graph."""
+
+    allowed: bool
+
+
+class AcceptFactor(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The chance that a drafted token of the rank's requests is accepted becomes `factor` times what it is configured as."""
+
+    factor: float
+
+
+class KvLinkFactor(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The rank's KV link runs at `factor` times its speed."""
+
+    factor: float
+
+
+class KvReserve(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """So many tokens of the rank's KV pool are held by nobody's request; 0 gives them back."""
+
+    tokens: int
+
+
 class Hotspot(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Send `share` of all token copies to the experts of `rank`; None ends it."""
 
@@ -97,6 +137,59 @@ class Stretch(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Every forward takes `factor` times as long, on all cards."""
 
     factor: float
+
+
+class Throttle(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A card runs at `clock` (1 = all) of its SM clock; its driver gives the reasons of `workload.device.state.Reason`."""
+
+    rank: int
+    clock: float
+    reasons: int
+
+
+class SlowMemory(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A card's memory clock is at `factor` of what it should be; `single_bit` ECC errors are corrected per second."""
+
+    rank: int
+    factor: float
+    single_bit: float
+
+
+class DegradeLink(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A card does its part of collectives at `factor` of the usual speed; checksum errors and PCIe replays per second."""
+
+    rank: int
+    factor: float
+    crc: float
+    replays: float
+
+
+class Incast(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Dispatches into a card take `factor` times as long: its peers' messages queue before it. No counter of the card shows it."""
+
+    rank: int
+    factor: float
+
+
+class Delay(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A card takes `seconds` more for every step."""
+
+    rank: int
+    seconds: float
+
+
+class Xid(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A card's driver reports the error `code` of NVIDIA's XID catalogue; 0 forgets it, as a driver's reload does."""
+
+    rank: int
+    code: int
+
+
+CardOrder = Throttle | SlowMemory | DegradeLink | Incast | Delay | Xid
+
+
+# What a rank's process obeys.
+RankOrder = Busy | Publisher | GraphVote | AcceptFactor | KvLinkFactor | KvReserve
 
 
 class Pin(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -111,12 +204,42 @@ class Pin(msgspec.Struct, frozen=True, array_like=True, tag=True):
     prompt: Lengths
     fresh: Lengths | None
     output: Lengths
+    renew: bool = True  # False: each of them comes once
 
 
 class Unpin(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Abort what `Pin` of that name started, and stop renewing."""
 
     name: str
+
+
+class Hold(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """What the ranks produce stays `seconds` in the front end before any client sees it."""
+
+    seconds: float
+
+
+class Close(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """`closed`: the ordinary traffic is turned away, what is under way of it too; pinned requests go on."""
+
+    closed: bool
+
+
+class Drain(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """`drained`: the rank gets no new requests but pinned ones."""
+
+    rank: int
+    drained: bool
+
+
+class Estrange(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """`share` of the requests that a rank gets continue conversations whose prefix another rank holds; 0 ends it."""
+
+    rank: int
+    share: float
+
+
+DeskOrder = Hold | Close | Drain | Estrange
 
 
 class Ready(msgspec.Struct, frozen=True, array_like=True, tag=True):

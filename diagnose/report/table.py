@@ -12,7 +12,9 @@ MOST_ROWS = 32  # above, only the culprits and the latest ranks are listed: a pa
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class Column:
+    """One quantity of the table: its head with the unit, how it is read from a row and how it is written."""
+
     head: str
     read: Callable[[RankRow], float | None]
     write: Callable[[float], str]
@@ -30,15 +32,15 @@ def _ms(value: float) -> str:
     return f"{value * 1e3:,.2f}"
 
 
-_COLUMNS = (
-    _Column("running", lambda r: r.running, _tenth),
-    _Column("waiting", lambda r: r.waiting, _tenth),
-    _Column("tokens/step", lambda r: r.tokens_per_step, _tenth),
-    _Column("pairs/step", lambda r: r.pairs_per_step, _whole),
-    _Column("wait ms/step", lambda r: r.wait_per_step, _ms),
-    _Column("late ms", lambda r: r.lateness, _ms),
-    _Column("CPU %", lambda r: r.scheduler_cpu, lambda v: f"{v * 100:,.0f}"),
-    _Column("snapshot age s", lambda r: r.snapshot_age, lambda v: f"{v:,.1f}"),
+COLUMNS = (
+    Column("running", lambda r: r.running, _tenth),
+    Column("waiting", lambda r: r.waiting, _tenth),
+    Column("tokens/step", lambda r: r.tokens_per_step, _tenth),
+    Column("pairs/step", lambda r: r.pairs_per_step, _whole),
+    Column("wait ms/step", lambda r: r.wait_per_step, _ms),
+    Column("late ms", lambda r: r.lateness, _ms),
+    Column("CPU %", lambda r: r.scheduler_cpu, lambda v: f"{v * 100:,.0f}"),
+    Column("snapshot age s", lambda r: r.snapshot_age, lambda v: f"{v:,.1f}"),
 )
 
 
@@ -52,10 +54,10 @@ class Line:
 
 def table(rows: Sequence[RankRow]) -> list[Line]:
     """The header and a line per rank, columns aligned, then what was left out."""
-    shown = _most_telling(rows)
-    columns = [c for c in _COLUMNS if any(_seen(c.read(r)) for r in rows)]
+    shown = most_telling(rows)
+    columns = observed(rows)
     cells = [["rank", *(c.head for c in columns)]]
-    cells += [[str(row.rank), *(_cell(c, row) for c in columns)] for row in shown]
+    cells += [[str(row.rank), *(cell(c, row) for c in columns)] for row in shown]
     widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
     lines = [
         Line(
@@ -66,20 +68,27 @@ def table(rows: Sequence[RankRow]) -> list[Line]:
     ]
     if len(shown) < len(rows):
         lines.append(Line(f"  {len(rows) - len(shown):,} more ranks not shown; --format json has them all"))
-    absent = [c.head for c in _COLUMNS if c not in columns]
+    absent = [c.head for c in COLUMNS if c not in columns]
     if absent:
         lines.append(Line(f"  not observed on any rank: {', '.join(absent)}"))
     return lines
 
 
-def _most_telling(rows: Sequence[RankRow]) -> list[RankRow]:
+def observed(rows: Sequence[RankRow]) -> list[Column]:
+    """The columns that at least one rank has a value in."""
+    return [c for c in COLUMNS if any(_seen(c.read(r)) for r in rows)]
+
+
+def most_telling(rows: Sequence[RankRow]) -> list[RankRow]:
+    """All rows, or of too many the culprits and the latest ranks, in order."""
     if len(rows) <= MOST_ROWS:
         return list(rows)
     first = sorted(rows, key=lambda r: (not r.culprit, -(r.lateness if _seen(r.lateness) and r.lateness else 0.0), r.rank))
     return sorted(first[:MOST_ROWS], key=lambda r: r.rank)
 
 
-def _cell(column: _Column, row: RankRow) -> str:
+def cell(column: Column, row: RankRow) -> str:
+    """A rank's value as written in the table; "-" where it was not observed."""
     value = column.read(row)
     return column.write(value) if value is not None and _seen(value) else "-"
 

@@ -46,11 +46,11 @@ def render(diagnosis: EngineDiagnosis, *, colour: bool, width: int = 100) -> str
     sheet, verdict = _Sheet(colour, width), diagnosis.verdict
     missing = sheet.section("Missing, and how to turn it on", _missing(sheet, verdict))
     problems = sheet.section("Problems while reading", (line for p in diagnosis.problems for line in _item(sheet, str(p))))
-    blind = _is_blind(verdict)
+    blind = is_blind(verdict)
     lines = [
         *(sheet.ink(line, _ink(verdict)) for line in sheet.wrap(headline(verdict), "")),
         *sheet.wrap(prose(verdict.summary), ""),
-        *sheet.wrap(_caution(verdict), ""),
+        *sheet.wrap(caution(verdict), ""),
         "",
         *_facts(sheet, diagnosis),
         *sheet.section("What to do next", _next(sheet, verdict)),
@@ -69,19 +69,42 @@ def render(diagnosis: EngineDiagnosis, *, colour: bool, width: int = 100) -> str
 
 def headline(verdict: Verdict) -> str:
     """The verdict in one line: class, cause, ranks, cost, confidence."""
+    if is_blind(verdict):
+        return subject(verdict)
+    sure = f"confidence {confidence(verdict.confidence)}"
+    if verdict.klass is Class.HEALTHY:
+        return f"{subject(verdict)}, {sure}"
+    return f"{subject(verdict)}, {cost(verdict)}, {sure}"
+
+
+def subject(verdict: Verdict) -> str:
+    """What is wrong and where: class, cause, ranks."""
     title = _TITLE[verdict.klass]
     if verdict.klass is Class.HEALTHY:
-        return f"{title}: no rank holds the others back, confidence {confidence(verdict.confidence)}"
-    if _is_blind(verdict):
+        return f"{title}: no rank holds the others back"
+    if is_blind(verdict):
         return f"{title}: no verdict"
-    cost = f"{verdict.share} of step time" if verdict.share else "cost unknown"
-    return f"{title}: {safe(verdict.cause or 'cause unnamed')}{_place(verdict)}, {cost}, confidence {confidence(verdict.confidence)}"
+    return f"{title}: {safe(verdict.cause or 'cause unnamed')}{_place(verdict)}"
+
+
+def cost(verdict: Verdict) -> str:
+    """What the cause costs."""
+    return f"{verdict.share} of step time" if verdict.share else "cost unknown"
 
 
 def confidence(value: float) -> str:
     """A confidence in words and number."""
     word = "high" if value >= 0.9 else "moderate" if value >= 0.7 else "low"
     return f"{word} ({'over 99%' if value > 0.99 else f'{value:.0%}'})"  # no diagnosis is ever 100% sure
+
+
+def blamed_for(verdict: Verdict) -> dict[int, str]:
+    """What to write beside each culprit: that it is one, and of several causes which are its own."""
+    causes: dict[int, list[str]] = {}
+    for one in (verdict, *verdict.also):
+        for rank in one.ranks:
+            causes.setdefault(rank, []).append(one.cause or "cause unnamed")
+    return {rank: f"culprit: {', '.join(names)}" if verdict.also else "culprit" for rank, names in causes.items()}
 
 
 def ranks_in_words(ranks: tuple[int, ...]) -> str:
@@ -95,7 +118,7 @@ def ranks_in_words(ranks: tuple[int, ...]) -> str:
     return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
 
 
-def _caution(verdict: Verdict) -> str:
+def caution(verdict: Verdict) -> str:
     """What an insufficient verdict must not be mistaken for."""
     if verdict.klass is not Class.INSUFFICIENT:
         return ""
@@ -108,41 +131,45 @@ def _place(verdict: Verdict) -> str:
     return "" if verdict.klass is Class.OUTSIDE and not verdict.ranks else f" on {ranks_in_words(verdict.ranks)}"
 
 
-def _is_finding(verdict: Verdict) -> bool:
-    return verdict.klass is not Class.HEALTHY and not _is_blind(verdict)
+def is_finding(verdict: Verdict) -> bool:
+    """Whether the verdict says that something is wrong."""
+    return verdict.klass is not Class.HEALTHY and not is_blind(verdict)
 
 
-def _is_blind(verdict: Verdict) -> bool:
+def is_blind(verdict: Verdict) -> bool:
+    """Whether there is no verdict for want of evidence."""
     return verdict.klass is Class.INSUFFICIENT and verdict.cause is None
 
 
 def _ink(verdict: Verdict) -> str:
     if verdict.klass is Class.HEALTHY:
         return _GREEN
-    return _GREY if _is_blind(verdict) else _SEVERITY_INK[verdict.severity]
+    return _GREY if is_blind(verdict) else _SEVERITY_INK[verdict.severity]
+
+
+def facts(diagnosis: EngineDiagnosis) -> Iterator[tuple[str, str]]:
+    """What was read and what it adds up to, as (name, value); a line without a name continues the one before."""
+    engine, verdict, stated = diagnosis.engine, diagnosis.verdict, diagnosis.engine.facts
+    seen = len(diagnosis.ranks)
+    counted = f"{seen} of {stated.expected_ranks} ranks" if stated.expected_ranks and stated.expected_ranks != seen else f"{seen} ranks"
+    kind = f"{engine.kind} {stated.version}" if stated.version else engine.kind
+    named = [kind, stated.model, stated.role, counted, f"on {stated.accelerator}" if stated.accelerator else None]
+    yield "engine", safe(engine.id, _IDENTITY)
+    yield "", ", ".join(safe(text, _IDENTITY) for text in named if text)
+    span = f"{utc(diagnosis.start)} to {utc(diagnosis.end)} ({diagnosis.end - diagnosis.start:.0f} s, {diagnosis.scrapes:,} pages read)"
+    yield "window", span
+    yield "step time", f"{quantity(diagnosis.step_time, 's')}, clock: {safe(engine.clock)}"
+    if verdict.share and is_finding(verdict):
+        yield "cost", f"{verdict.share} of step time; repairing the cause gives that back"
+    yield "lost time", _lost(verdict)
+    if is_finding(verdict) and not verdict.ranks and verdict.klass is not Class.OUTSIDE:
+        yield "culprit", "no rank can be named from these signals"
+    yield "rules", _asked(diagnosis)
 
 
 def _facts(sheet: _Sheet, diagnosis: EngineDiagnosis) -> Iterator[str]:
-    engine, verdict, facts = diagnosis.engine, diagnosis.verdict, diagnosis.engine.facts
-    seen = len(diagnosis.ranks)
-    counted = f"{seen} of {facts.expected_ranks} ranks" if facts.expected_ranks and facts.expected_ranks != seen else f"{seen} ranks"
-    kind = f"{engine.kind} {facts.version}" if facts.version else engine.kind
-    named = [kind, facts.model, facts.role, counted, f"on {facts.accelerator}" if facts.accelerator else None]
-    yield from _fact(sheet, "engine", safe(engine.id, _IDENTITY))
-    yield from _fact(sheet, "", ", ".join(safe(text, _IDENTITY) for text in named if text))
-    span = f"{utc(diagnosis.start)} to {utc(diagnosis.end)} ({diagnosis.end - diagnosis.start:.0f} s, {diagnosis.scrapes:,} pages read)"
-    yield from _fact(sheet, "window", span)
-    yield from _fact(sheet, "step time", f"{quantity(diagnosis.step_time, 's')}, clock: {safe(engine.clock)}")
-    if verdict.share and _is_finding(verdict):
-        yield from _fact(sheet, "cost", f"{verdict.share} of step time; repairing the cause gives that back")
-    yield from _fact(sheet, "lost time", _lost(verdict))
-    if _is_finding(verdict) and not verdict.ranks and verdict.klass is not Class.OUTSIDE:
-        yield from _fact(sheet, "culprit", "no rank can be named from these signals")
-    yield from _fact(sheet, "rules", _asked(diagnosis))
-
-
-def _fact(sheet: _Sheet, name: str, value: str) -> list[str]:
-    return sheet.wrap(value, f"  {name:<11}", " " * 13)
+    for name, value in facts(diagnosis):
+        yield from sheet.wrap(value, f"  {name:<11}", " " * 13)
 
 
 def _lost(verdict: Verdict) -> str:
@@ -159,11 +186,15 @@ def _asked(diagnosis: EngineDiagnosis) -> str:
     return f"{len(outcomes)} asked: {fired} found something, {quiet} found nothing, {blind} could not answer"
 
 
+def remedy(verdict: Verdict) -> str:
+    """What to do next, in a sentence; empty when there is nothing to say."""
+    if not verdict.remedy and verdict.klass is Class.HEALTHY:
+        return "Nothing. If users still see slow tokens, look around the ranks: router, tokenizer, client, network."
+    return prose(verdict.remedy)
+
+
 def _next(sheet: _Sheet, verdict: Verdict) -> Iterator[str]:
-    if verdict.remedy:
-        yield from sheet.wrap(prose(verdict.remedy))
-    elif verdict.klass is Class.HEALTHY:
-        yield from sheet.wrap("Nothing. If users still see slow tokens, look around the ranks: router, tokenizer, client, network.")
+    yield from sheet.wrap(remedy(verdict))
     if verdict.would_tell:
         yield from sheet.wrap(f"What would tell: {prose(verdict.would_tell)}")
     if verdict.runbook:
@@ -181,14 +212,24 @@ def _ranks(sheet: _Sheet, diagnosis: EngineDiagnosis) -> Iterator[str]:
 def _evidence(sheet: _Sheet, evidence: Iterable[Evidence]) -> Iterator[str]:
     for item in evidence:
         yield from _item(sheet, item.what)
-        compared = [
-            f"{item.signal} of {'the group' if item.rank is None else f'rank {item.rank}'}: {quantity(item.observed, item.unit)}",
-            *([f"expected {quantity(item.expected, item.unit)}"] if item.expected is not None else ()),
-            *([f"limit {quantity(item.threshold, item.unit)}"] if item.threshold is not None else ()),
-        ]
-        yield from sheet.wrap(prose(", ".join(compared)), "    ")
+        yield from sheet.wrap(compared(item), "    ")
         if item.promql:
-            yield f"    PromQL: {safe(' '.join(item.promql.split()), 2000)}"  # one line, uncut: it is there to be pasted
+            yield f"    PromQL: {pasteable(item.promql)}"
+
+
+def compared(item: Evidence) -> str:
+    """The number of one piece of evidence, with what it was held against."""
+    parts = [
+        f"{item.signal} of {'the group' if item.rank is None else f'rank {item.rank}'}: {quantity(item.observed, item.unit)}",
+        *([f"expected {quantity(item.expected, item.unit)}"] if item.expected is not None else ()),
+        *([f"limit {quantity(item.threshold, item.unit)}"] if item.threshold is not None else ()),
+    ]
+    return prose(", ".join(parts))
+
+
+def pasteable(promql: str) -> str:
+    """An expression on one line, uncut: it is there to be pasted."""
+    return safe(" ".join(promql.split()), 2000)
 
 
 def _also(sheet: _Sheet, verdict: Verdict) -> Iterator[str]:
@@ -199,17 +240,27 @@ def _also(sheet: _Sheet, verdict: Verdict) -> Iterator[str]:
 
 
 def _missing(sheet: _Sheet, verdict: Verdict) -> Iterator[str]:
-    """By what turns them on: one restart of the engine is one item, however many signals it brings."""
+    for enable, brings in enabling(verdict):
+        yield from _item(sheet, f"{enable}: brings {brings}")
+
+
+def enabling(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    """What is missing by what turns it on, as (step, what it brings): one restart of the engine is one item, whatever it brings."""
     for enable in dict.fromkeys(item.enable for item in verdict.missing):
-        brings = [f"{item.signal} ({item.adds})" for item in verdict.missing if item.enable == enable]
-        yield from _item(sheet, f"{enable}: brings {', '.join(brings)}")
+        yield enable, ", ".join(f"{item.signal} ({item.adds})" for item in verdict.missing if item.enable == enable)
 
 
 def _unanswered(sheet: _Sheet, diagnosis: EngineDiagnosis) -> Iterator[str]:
+    for rule, why in unanswered(diagnosis):
+        yield from _item(sheet, f"{rule}: {why}")
+
+
+def unanswered(diagnosis: EngineDiagnosis) -> Iterator[tuple[str, str]]:
+    """The rules that could not look, as (rule, why)."""
     for entry in diagnosis.outcomes:
         if isinstance(entry.outcome, NoData):
             lacks = f"needs {', '.join(entry.outcome.missing)}" if entry.outcome.missing else ""
-            yield from _item(sheet, f"{entry.rule}: " + "; ".join(text for text in (lacks, entry.outcome.why) if text))
+            yield entry.rule, "; ".join(text for text in (lacks, entry.outcome.why) if text)
 
 
 def _item(sheet: _Sheet, text: str) -> list[str]:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slowrank.commands.options import KEY, TIME, Format, parse_time
+from slowrank.commands.options import KEY, TIME, ReportFormat, parse_time
 from slowrank.exits import Exit, worst
 from slowrank.terminal import colour, say, tell, width
 
 if TYPE_CHECKING:
+    from collector.model import Window
     from diagnose.model import EngineDiagnosis
 
 LIVE_SECONDS = 20.0
@@ -32,7 +33,14 @@ def diagnose(
             "--for", parser=parse_time, metavar=TIME, help="How long to read: 20s of a live engine, all of a capture if not given."
         ),
     ] = None,
-    form: Annotated[Format, typer.Option("--format", help="text for people, json for programs (docs/report.schema.json).")] = Format.TEXT,
+    form: Annotated[
+        ReportFormat,
+        typer.Option(
+            "--format",
+            help="text for people, json for programs (docs/report.schema.json), markdown for a ticket, html for a browser: one file with"
+            " heat maps of the ranks, which needs no network.",
+        ),
+    ] = ReportFormat.TEXT,
     baseline: Annotated[
         Path | None,
         typer.Option(metavar="CAPTURE", help="A capture of this engine when it was healthy: shows slowness of the whole group."),
@@ -49,7 +57,7 @@ def diagnose(
 
     reading = read(targets, seconds, LIVE_SECONDS, record, api_key_env)
     diagnoses = conclude(reading.windows, baseline)
-    _print(diagnoses, form)
+    _print(diagnoses, reading.windows, form)
     for engine, why in reading.unreached.items():
         tell(f"{engine} did not answer: {why}")
     if reading.interrupted:
@@ -58,12 +66,21 @@ def diagnose(
     raise typer.Exit(worst([*(exit_of(d.verdict.klass) for d in diagnoses), *(Exit.UNREACHABLE for _ in reading.unreached)]))
 
 
-def _print(diagnoses: Sequence[EngineDiagnosis], form: Format) -> None:
-    from diagnose.report.json import to_json
-    from diagnose.report.text import render
+def _print(diagnoses: Sequence[EngineDiagnosis], windows: Sequence[Window], form: ReportFormat) -> None:
+    if form is ReportFormat.JSON:
+        from diagnose.report.json import to_json
 
-    if form is Format.JSON:
         say(json.dumps(to_json(diagnoses), indent=2, allow_nan=False))
+    elif form is ReportFormat.MARKDOWN:
+        from diagnose.report import markdown
+
+        say("\n---\n\n".join(map(markdown.render, diagnoses)).rstrip("\n"))
+    elif form is ReportFormat.HTML:
+        from diagnose.report.html import render_all
+
+        say(render_all(list(zip(diagnoses, windows, strict=True))).rstrip("\n"))
     else:
+        from diagnose.report.text import render
+
         between = "\n" + "-" * 40 + "\n\n"
         say(between.join(render(d, colour=colour(sys.stdout), width=width()) for d in diagnoses).rstrip("\n"))

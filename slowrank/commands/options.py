@@ -19,6 +19,15 @@ class Format(StrEnum):
     JSON = "json"
 
 
+class ReportFormat(StrEnum):
+    """How a diagnosis is written."""
+
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+    HTML = "html"
+
+
 def parse_time(text: str | float) -> float:
     """`parse_duration` as an option's parser: a wrong value is a usage error. A default comes in as the number that it is."""
     if isinstance(text, float):

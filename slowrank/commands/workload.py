@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import signal
 import threading
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ import typer
 from collector.errors import ConfigError, SlowrankError
 from diagnose.report.plain import wrap
 from slowrank.commands.options import TIME, parse_time
-from slowrank.terminal import say, width
+from slowrank.terminal import bar, say, width
 
 if TYPE_CHECKING:
     from workload.config import ClusterConfig
@@ -29,14 +28,25 @@ class Device(StrEnum):
 
     VIRTUAL = "virtual"
     CPU = "cpu"
+    CUDA = "cuda"
+
+
+class RouterMethod(StrEnum):
+    """How requests are dealt to ranks: SGLang's four methods, and vLLM's score."""
+
+    ROUND_ROBIN = "round_robin"
+    TOTAL_REQUESTS = "total_requests"
+    TOTAL_TOKENS = "total_tokens"
+    FOLLOW_BOOTSTRAP_ROOM = "follow_bootstrap_room"
+    VLLM_SCORE = "vllm_score"
 
 
 @workload.command()
 def faults() -> None:
     """List the faults: class, what each really does, on which devices."""
-    from workload.faults import load
+    from workload.schedule import known as everything
 
-    known = load()
+    known = everything()
     names = max(map(len, known), default=0)
     for fault in sorted(known.values(), key=lambda f: (f.klass, f.id)):
         place = "the whole group" if fault.whole_group else "one rank"
@@ -45,9 +55,44 @@ def faults() -> None:
 
 
 @workload.command()
+def scenarios() -> None:
+    """List the scenarios that come with slowrank: one per fault, several at once, and healthy ones that look uneven."""
+    from workload.scenario import bundled, load
+
+    names = bundled()
+    for name in names:
+        say(f"{name:<{max(map(len, names))}}  {load(name).about}")
+
+
+@workload.command()
+def plot(
+    scenario: Annotated[str, typer.Argument(metavar="NAME|FILE.toml", help="What to run: see `slowrank workload scenarios`.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Where the picture goes, as NAME.svg.")] = Path(),
+    live: Annotated[
+        bool, typer.Option("--live", help="On a real cluster, in its own time; without, in virtual time where it can.")
+    ] = False,
+) -> None:
+    """Draw what a scenario does to step time, waits and attention pairs, as an SVG."""
+    from workload.plot import draw
+    from workload.scenario import load
+
+    try:
+        say(str(draw(load(scenario), out, in_real_time=live)))
+    except (ValueError, OSError) as error:
+        raise ConfigError(str(error)) from None
+
+
+@workload.command()
 def run(
+    context: typer.Context,
+    scenario: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|FILE.toml", help="Ranks, device, router, traffic, faults and duration from a file or a bundled scenario."
+        ),
+    ] = None,
     ranks: Annotated[int, typer.Option(min=2, max=64, help="How many data-parallel ranks.")] = 8,
-    device: Annotated[Device, typer.Option(help="virtual sleeps as long as a card would work; cpu computes.")] = Device.VIRTUAL,
+    device: Annotated[Device, typer.Option(help="virtual sleeps as long as a card would work; cpu and cuda compute.")] = Device.VIRTUAL,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")] = 0,
     fault: Annotated[
         list[str] | None,
@@ -55,6 +100,14 @@ def run(
             metavar="NAME[:KEY=VALUE,...]", help="A fault and when: slow_rank:rank=3,onset=20,duration=30,severity=0.5; repeatable."
         ),
     ] = None,
+    router: Annotated[RouterMethod, typer.Option(help="How requests are dealt to the ranks.")] = RouterMethod.ROUND_ROBIN,
+    traffic: Annotated[
+        str,
+        typer.Option(
+            metavar="PRESET|FILE.csv",
+            help="chat, agent, rag, long_context, bursty, diurnal, or recorded requests: time,input,output,prefix.",
+        ),
+    ] = "chat",
     seconds: Annotated[float, typer.Option("--for", parser=parse_time, metavar=TIME, help="How long to run.", show_default="60s")] = 60.0,
     labels: Annotated[Path | None, typer.Option(metavar="FILE", help="Append what was really injected; no endpoint serves it.")] = None,
 ) -> None:
@@ -66,8 +119,11 @@ def run(
     from workload.nursery import ClusterError
     from workload.run import run as run_cluster
 
-    config = ClusterConfig(ranks=ranks, device=device.value, port=port, labels=labels)
-    timetable = _timetable(fault or [], config)
+    if scenario is not None:
+        config, timetable, seconds = _scenario(context, scenario, seconds, port, labels)
+    else:
+        config = _with_traffic(ClusterConfig(ranks=ranks, device=device.value, method=router.value, port=port, labels=labels), traffic)
+        timetable = _timetable(fault or [], config)
     stop = threading.Event()
     before = signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
     try:
@@ -78,26 +134,83 @@ def run(
         signal.signal(signal.SIGTERM, before)
 
 
+def _scenario(
+    context: typer.Context, text: str, seconds: float, port: int, labels: Path | None
+) -> tuple[ClusterConfig, Sequence[Scheduled], float]:
+    """What a scenario says; of the other options only those may be given that do not say it too."""
+    import msgspec
+
+    from workload.scenario import load
+
+    given = {name for name in context.params if (source := context.get_parameter_source(name)) is not None and source.name == "COMMANDLINE"}
+    if twice := sorted(given - {"scenario", "port", "labels", "seconds"}):
+        raise ConfigError(f"--{twice[0]} and --scenario: the scenario says it already; copy its file and change it there")
+    try:
+        found = load(text)
+    except ValueError as error:
+        raise ConfigError(f"--scenario {error}") from None
+    config = msgspec.structs.replace(found.config, port=port, labels=labels)
+    return config, found.schedule, seconds if "seconds" in given else found.duration
+
+
+@workload.command()
+def simulate(
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Capture file to write; it must not be there yet.")],
+    ranks: Annotated[int, typer.Option(min=2, max=64, help="How many data-parallel ranks.")] = 8,
+    fault: Annotated[list[str] | None, typer.Option(metavar="NAME[:KEY=VALUE,...]", help="As for `run`; repeatable.")] = None,
+    router: Annotated[RouterMethod, typer.Option(help="How requests are dealt to the ranks.")] = RouterMethod.ROUND_ROBIN,
+    traffic: Annotated[str, typer.Option(metavar="PRESET|FILE.csv", help="As for `run`.")] = "chat",
+    seconds: Annotated[
+        float, typer.Option("--for", parser=parse_time, metavar=TIME, help="How much of the engine's time.", show_default="10m")
+    ] = 600.0,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed makes the same file.")] = 0,
+    labels: Annotated[Path | None, typer.Option(metavar="FILE", help="Append what was really injected, apart from the capture.")] = None,
+) -> None:
+    """Write what an engine would show, with faults on a timetable, without waiting for it.
+
+    The same engine in virtual time: an hour of 8 ranks takes some seconds. `slowrank diagnose FILE` reads the capture.
+    """
+    from workload.config import ClusterConfig
+    from workload.virtual_time.recording import Recording
+    from workload.virtual_time.simulate import simulate as simulate_cluster
+
+    config = _with_traffic(ClusterConfig(ranks=ranks, method=router.value, seed=seed, labels=labels), traffic)
+    timetable = _timetable(fault or [], config)
+    try:
+        with Recording(output) as recording, bar("simulating", seconds) as progress:
+            simulate_cluster(config, timetable, seconds, recording, progress=progress.at)
+    except FileExistsError:
+        raise ConfigError(f"{output}: there already; name another file, or remove this one first") from None
+    except OSError as error:
+        raise ConfigError(f"{output}: cannot be written ({error.strerror}); name a file in a folder that can") from None
+    say(f"{output}: {recording.pages} pages of {ranks} ranks over {seconds:g} s of simulated time")
+
+
+def _with_traffic(config: ClusterConfig, text: str) -> ClusterConfig:
+    """The configuration with the traffic that `text` names; a recording is checked before anything starts."""
+    import msgspec
+
+    from workload.traffic import replay
+    from workload.traffic.presets import preset
+
+    try:
+        if not text.endswith(".csv"):
+            return msgspec.structs.replace(config, traffic=preset(text))
+        replay.load(Path(text), config.limits.kv_tokens)
+    except ValueError as error:
+        raise ConfigError(f"--traffic {error}") from None
+    return msgspec.structs.replace(config, traffic=None, replay=str(Path(text).absolute()))
+
+
 def _timetable(texts: Sequence[str], config: ClusterConfig) -> list[Scheduled]:
     """The faults, checked before anything starts: a slip found after 20 s of onset would cost the run."""
-    from workload.faults import load
-    from workload.schedule import parse
+    from workload.schedule import check, parse
 
-    known = load()
-    found = []
+    found: list[Scheduled] = []
     for text in texts:
         try:
-            planned = parse(text)
+            found.append(parse(text))
+            check(found, config)
         except ValueError as error:
-            raise ConfigError(f"--fault {error}") from None
-        if planned.fault not in known:
-            near = difflib.get_close_matches(planned.fault, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else "`slowrank workload faults` lists them"
-            raise ConfigError(f"--fault {text}: there is no fault {planned.fault!r}; {hint}")
-        fault = known[planned.fault]
-        if config.device not in fault.devices:
-            raise ConfigError(f"--fault {text}: cannot be made on device {config.device}, only on {' or '.join(fault.devices)}")
-        if not fault.whole_group and (planned.rank is None or not 0 <= planned.rank < config.ranks):
-            raise ConfigError(f"--fault {text}: acts on one rank; add rank=0 to rank={config.ranks - 1}")
-        found.append(planned)
+            raise ConfigError(f"--fault {text}: {error}") from None
     return found

@@ -101,7 +101,7 @@ class Plant:
             signals.SCHEDULER_WORK: noisy(self.host * steps + lateness * steps),
             signals.SCHEDULER_CPU: noisy(each(self.cpu, 1.0) * self.host * steps),
             signals.RETRACTED: noisy(0.0, 0.0),
-            signals.GRAPH_STEPS: noisy(steps, 0.0),
+            signals.GRAPH_STEPS: noisy(steps - prefill / (3.0 * self.plain), 0.0),
             signals.EAGER_STEPS: noisy(0.0, 0.0),
         }
         if len(self.frozen) == rows:  # one stopped rank stops all: no step is counted from then on
@@ -149,6 +149,7 @@ SCENES: dict[str, Plant] = {
     "expert_hotspot": Plant(experts=0.015, balancedness=0.3, hot=4),
     "whole_group_slow": Plant(group=1.4),
     "stuck_rank": Plant(frozen=dict.fromkeys(range(8), 11.0)),
+    "stale_ledger": Plant(frozen={6: 11.0}),
 }
 """Every cause with the plant that shows it; the culprits are in CULPRITS."""
 
@@ -161,6 +162,7 @@ CULPRITS: dict[str, tuple[int, ...]] = {
     "expert_hotspot": (4,),
     "whole_group_slow": (),
     "stuck_rank": (),
+    "stale_ledger": (6,),
 }
 
 

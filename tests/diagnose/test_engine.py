@@ -20,6 +20,7 @@ CAUSES = (
     "expert_hotspot",
     "whole_group_slow",
     "stuck_rank",
+    "stale_ledger",
 )
 
 
@@ -175,10 +176,12 @@ def test_uneven_experts_that_cost_nothing_are_no_finding(plant):
     assert verdict.klass is Class.HEALTHY
 
 
-def test_a_frozen_publisher_on_one_rank_is_named(plant):
-    """One rank's snapshot stops while its peers' go on: that rank is named."""
-    verdict = diagnose(plant(frozen={6: 11.0}).window()).verdict
-    assert (verdict.cause, verdict.ranks) == ("stuck_rank", (6,))
+def test_a_stopped_publisher_needs_step_counts_to_be_told_from_a_stopped_rank(plant):
+    """One rank's snapshot stops while it steps: stale_ledger. Without step counts the rank could be stopped: insufficient, nobody named."""
+    window = plant(frozen={6: 11.0}).window()
+    assert diagnose(window).verdict.cause == "stale_ledger"
+    blind = diagnose(window.without(signals.STEPS_ACTIVE, signals.STEPS_IDLE)).verdict
+    assert (blind.klass, blind.ranks) == (Class.INSUFFICIENT, ())
 
 
 def test_a_frozen_group_names_nobody_and_says_what_would(scenes):

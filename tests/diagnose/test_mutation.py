@@ -19,6 +19,7 @@ SCENES = (
     "expert_hotspot",
     "whole_group_slow",
     "stuck_rank",
+    "stale_ledger",
 )
 
 

@@ -18,6 +18,7 @@ RULES = {
     "long_prefill": Class.LOAD,
     "request_count_skew": Class.LOAD,
     "slow_rank": Class.SINGLE_POINT,
+    "stale_ledger": Class.LOAD,
     "stuck_rank": Class.SINGLE_POINT,
     "whole_group_slow": Class.INSUFFICIENT,
 }

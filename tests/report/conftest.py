@@ -1,11 +1,14 @@
 """Hand-made diagnoses, one per kind of verdict, that every report test reads."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from collector.model import Engine, Facts, Problem
+from collector import signals
+from collector.model import Engine, Facts, FloatArray, Problem, Window
 from diagnose.model import (
     Class,
     EngineDiagnosis,
@@ -225,3 +228,32 @@ def sample(request: pytest.FixtureRequest) -> tuple[str, EngineDiagnosis]:
 def samples() -> dict[str, EngineDiagnosis]:
     """All kinds of verdict by name."""
     return dict(SAMPLES)
+
+
+def make_window(ranks: int = 8, columns: int = 20, changes: Mapping[str, float | FloatArray] | None = None) -> Window:
+    """20 steps a second; rank 0 holds seven times the pairs, rank 5 waits 0.5 ms where the others wait 4 ms."""
+    shape = (ranks, columns)
+    pairs, wait = np.full(shape, 32_768.0), np.full(shape, 0.004)
+    pairs[0] *= 7.0
+    wait[min(5, ranks - 1)] = 0.0005
+    values: dict[str, FloatArray] = {
+        signals.STEPS_ACTIVE: np.full(shape, 20.0),
+        signals.STEPS_IDLE: np.zeros(shape),
+        signals.DECODE_STEPS: np.full(shape, 20.0),
+        signals.DECODE_TIME: np.ones(shape),
+        signals.RESIDENT_TOKENS: pairs,
+        signals.ATTENTION_TOKENS: np.full(shape, 4.0 * 20.0),
+        signals.RECV_WAIT: wait * 20.0 / 4,
+        signals.SYNC_WAIT: wait * 20.0 * 3 / 4,
+        signals.RUNNING: np.full(shape, 4.0),
+    }
+    values |= {name: np.broadcast_to(np.asarray(value, dtype=np.float64), shape) for name, value in (changes or {}).items()}
+    facts = Facts(version="0.5.23", model="GLM-5", expected_ranks=ranks)
+    edges = 1_785_380_400.0 + np.arange(columns + 1.0)
+    return Window(Engine("http://host:30000", "sglang", facts), edges, tuple(range(ranks)), values, 21)
+
+
+@pytest.fixture
+def window() -> Callable[..., Window]:
+    """The builder of a window to draw."""
+    return make_window

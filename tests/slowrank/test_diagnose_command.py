@@ -93,6 +93,24 @@ def test_json_is_the_published_contract_and_nothing_else(run: Run) -> None:
     assert [e["verdict"]["class"] for e in document["engines"]] == ["load", "insufficient-evidence"]
 
 
+def test_markdown_for_tickets(run: Run) -> None:
+    """stdout is one Markdown document with a part for each engine; the exit code is the verdict's."""
+    done = run(Class.LOAD, Class.HEALTHY, arguments=("h:1", "--format", "markdown"))
+    assert done.exit_code == 1
+    assert [line[:9] for line in done.stdout.splitlines() if line.startswith("## ")] == ["## LOAD: ", "## HEALTH"]
+    assert "\n\n---\n\n## HEALTHY" in done.stdout
+
+
+def test_html_for_a_browser(run: Run) -> None:
+    """stdout is one HTML file and nothing else, even when an engine did not answer."""
+    done = run(Class.LOAD, Class.INSUFFICIENT, arguments=("h:1", "--format", "html"), unreached={"x": "y"})
+    assert done.stdout.startswith("<!DOCTYPE html>")
+    assert done.stdout.endswith("</html>\n")
+    assert done.stdout.count("<article") == 2
+    assert "x did not answer: y" in done.stderr
+    assert "No engine was read" in run(arguments=("h:1", "--format", "html"), unreached={"x": "y"}).stdout
+
+
 @pytest.mark.parametrize(("error", "code"), [(ConfigError("no\x1b[2J"), 2), (CaptureError("bad"), 2), (UnreachableError("gone"), 4)])
 def test_errors_are_one_line_on_stderr(monkeypatch: pytest.MonkeyPatch, error: Exception, code: int) -> None:
     """No traceback, no control characters, the documented code."""

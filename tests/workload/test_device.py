@@ -9,8 +9,8 @@ import pytest
 
 from workload.config import ClusterConfig
 from workload.device import Work
-from workload.device.cpu import CpuMeets
-from workload.device.experts import TOP_K, ExpertLoad, balancedness, hottest
+from workload.device.computing import Meets
+from workload.device.experts import TOP_K, ExpertLoad
 from workload.device.roofline import Roofline
 from workload.device.virtual import VirtualCards
 from workload.wire import Done, Launch, Meet
@@ -19,6 +19,11 @@ ROOFLINE = Roofline()
 # 9 requests of 6K on every rank: what the default traffic keeps running
 USUAL = [Work(decode_tokens=9, decode_pairs=9 * 6000)] * 8
 USUAL_ROWS = 72 * TOP_K / 8
+
+
+def level(rows: float) -> list[list[float]]:
+    """As many copies to each of 8 cards, in one layer that stands for all."""
+    return [[rows] * 8]
 
 
 def test_kv_read_of_the_reference_case():
@@ -30,30 +35,30 @@ def test_kv_read_of_the_reference_case():
 
 def test_a_longer_attention_is_paid_once_per_step_and_not_once_per_layer_of_a_step():
     """The reference case costs the group the time of reading 8.83 GB more: 2.9 ms at 3 TB/s, and not 78 times that."""
-    level = [Work(decode_tokens=4, decode_pairs=32_768)] * 8
-    skewed = [Work(decode_tokens=4, decode_pairs=229_376), *level[1:]]
-    extra = ROOFLINE.step(skewed, 32) - ROOFLINE.step(level, 32)
+    usual = [Work(decode_tokens=4, decode_pairs=32_768)] * 8
+    skewed = [Work(decode_tokens=4, decode_pairs=229_376), *usual[1:]]
+    extra = ROOFLINE.step(skewed, level(32)) - ROOFLINE.step(usual, level(32))
     assert extra == pytest.approx((229_376 - 32_768) * 44_928 / 3.0e12)
-    assert extra == pytest.approx(78 * (ROOFLINE.attention(skewed[0]) - ROOFLINE.attention(level[0])))
+    assert extra == pytest.approx(78 * (ROOFLINE.attention(skewed[0]) - ROOFLINE.attention(usual[0])))
 
 
 def test_the_slowest_card_sets_the_pace_of_every_layer():
     """One rank's pairs lengthen the step; the same pairs on all ranks lengthen it no further."""
     long = Work(decode_tokens=9, decode_pairs=800_000)
     one, all_ = [long, *USUAL[1:]], [long] * 8
-    assert ROOFLINE.step(one, USUAL_ROWS) > ROOFLINE.step(USUAL, USUAL_ROWS)
-    assert ROOFLINE.step(one, USUAL_ROWS) == ROOFLINE.step(all_, USUAL_ROWS)
+    assert ROOFLINE.step(one, level(USUAL_ROWS)) > ROOFLINE.step(USUAL, level(USUAL_ROWS))
+    assert ROOFLINE.step(one, level(USUAL_ROWS)) == ROOFLINE.step(all_, level(USUAL_ROWS))
 
 
 def test_an_idle_card_takes_part_in_every_step():
     """An idle batch costs its card the weights and the collectives, and the group no more than its busiest card."""
-    assert ROOFLINE.step([Work(), *USUAL[1:]], USUAL_ROWS) == ROOFLINE.step(USUAL, USUAL_ROWS)
-    assert ROOFLINE.step([Work()] * 8, 0) > 84e9 / 4e12  # no step is shorter than reading the weights at the peak rate
+    assert ROOFLINE.step([Work(), *USUAL[1:]], level(USUAL_ROWS)) == ROOFLINE.step(USUAL, level(USUAL_ROWS))
+    assert ROOFLINE.step([Work()] * 8, level(0)) > 84e9 / 4.8e12  # no step is shorter than reading the weights at the peak rate
 
 
-def test_a_usual_decode_step_takes_35_to_40_ms():
+def test_a_usual_decode_step_takes_35_to_42_ms():
     """84 GB of weights at 3 TB/s are 28 ms; the rest is attention, experts' rows and collectives."""
-    assert 0.035 < ROOFLINE.step(USUAL, USUAL_ROWS * 1.2) < 0.040
+    assert 0.035 < ROOFLINE.step(USUAL, level(USUAL_ROWS * 1.2)) < 0.042
 
 
 def test_a_chunk_of_prefill_takes_two_to_three_decode_steps():
@@ -61,44 +66,18 @@ def test_a_chunk_of_prefill_takes_two_to_three_decode_steps():
     chunk = Work(prefill_tokens=1024, prefill_pairs=1024 * 1025 // 2, graph=False)
     others = [Work(decode_tokens=9, decode_pairs=54_000, graph=False)] * 7
     rows = (1024 + 63) * TOP_K / 8 * 1.2
-    assert 2 < ROOFLINE.step([chunk, *others], rows) / ROOFLINE.step(USUAL, USUAL_ROWS * 1.2) < 3
+    assert 2 < ROOFLINE.step([chunk, *others], level(rows)) / ROOFLINE.step(USUAL, level(USUAL_ROWS * 1.2)) < 3
 
 
 def test_losing_the_decode_graphs_costs_a_step_its_launches():
     """The same work launched kernel by kernel is 4 ms longer."""
     eager = [Work(9, 54_000, graph=False)] * 8
-    assert ROOFLINE.step(eager, USUAL_ROWS) - ROOFLINE.step(USUAL, USUAL_ROWS) == pytest.approx(0.004)
+    assert ROOFLINE.step(eager, level(USUAL_ROWS)) - ROOFLINE.step(USUAL, level(USUAL_ROWS)) == pytest.approx(0.004)
 
 
 def test_a_hot_expert_card_lengthens_a_decode_step_by_a_quarter():
     """3.5 fair shares on one card instead of 1.2."""
-    assert 1.2 < ROOFLINE.step(USUAL, USUAL_ROWS * 3.5) / ROOFLINE.step(USUAL, USUAL_ROWS * 1.2) < 1.4
-
-
-def test_experts_are_healthily_uneven():
-    """Every copy goes to some card, and a healthy balancedness lies between 0.75 and 0.9."""
-    load = ExpertLoad(8, seed=3)
-    steps = [load.rows(72) for _ in range(200)]
-    assert all(abs(sum(layer) - 72 * TOP_K) <= 4 for rows in steps for layer in rows)
-    assert 0.75 < statistics.mean(b for rows in steps if (b := balancedness(rows))) < 0.9
-
-
-def test_a_hotspot_takes_its_share_and_goes_away():
-    """The hot card gets exactly what it was given, the others divide the rest as before."""
-    load = ExpertLoad(8, seed=3)
-    load.concentrate(5, 0.5)
-    rows = load.rows(1000)
-    assert [layer[5] for layer in rows] == [4000, 4000]
-    assert hottest(rows) == 4000
-    assert balancedness(rows) == pytest.approx(0.25, abs=0.01)
-    load.concentrate(5, None)
-    assert hottest(load.rows(1000)) < 1500
-
-
-def test_balancedness_by_hand():
-    """Mean over layers of mean / max; nothing routed says nothing."""
-    assert balancedness([[4, 4], [2, 6]]) == pytest.approx((1 + 4 / 6) / 2)
-    assert balancedness([[0, 0], [0, 0]]) is None
+    assert 1.2 < ROOFLINE.step(USUAL, level(USUAL_ROWS * 3.5)) / ROOFLINE.step(USUAL, level(USUAL_ROWS * 1.2)) < 1.4
 
 
 def launch(step: int, at: float) -> Launch:
@@ -162,11 +141,11 @@ def test_ranks_that_launch_different_steps_are_a_bug():
 
 def test_cards_on_the_cpu_meet_when_all_have_come():
     """Nobody is told to go on before the last one arrives; the first meet of a step deals all ranks' tokens to experts."""
-    meets = CpuMeets(ClusterConfig(ranks=2, device="cpu"), ExpertLoad(2, 0))
+    meets = Meets(ClusterConfig(ranks=2, device="cpu"), ExpertLoad(2, 0))
     assert meets.arrive(1, Meet(10, first=True)) is None
     met = meets.arrive(0, Meet(5, first=True))
     assert met is not None
-    assert sum(met.rows[0]) == pytest.approx(15 * TOP_K, abs=1)
+    assert sum(met.rows[0]) == 15 * TOP_K
     assert meets.arrive(0, Meet(0, first=False)) is None
     again = meets.arrive(1, Meet(0, first=False))
     assert again is not None

@@ -6,6 +6,7 @@ import pytest
 
 from workload.config import Limits
 from workload.scheduler import Batch, Request, Scheduler
+from workload.scheduling.settings import EngineFlags, RetractPolicy
 
 SMALL = Limits(max_running_requests=4, kv_tokens=1000, chunk_tokens=100)
 
@@ -87,31 +88,75 @@ def test_admission_stops_at_the_request_limit_and_at_the_pool():
 
 
 def test_admission_keeps_room_for_tokens_to_come():
-    """0.21 of the output still owed by the running requests and the new one stays free."""
+    """Beside 0.21 of what the running ones still owe, a newcomer needs its context and its whole answer."""
     scheduler = Scheduler(SMALL)
-    # 500 held, (199 + 200) * 0.21 = 83.8 kept free: 416 fit, 417 do not
     submit(scheduler, Request(0, 500, 499, 200))
     step(scheduler)
-    submit(scheduler, Request(1, 417, 416, 200))
+    # 500 held, 199 * 0.21 = 41.8 kept free: 458.2 are left for 259 + 200, too few
+    submit(scheduler, Request(1, 259, 258, 200))
     assert step(scheduler).mode == "decode"
     scheduler.abort([1])
-    submit(scheduler, Request(2, 415, 414, 200))
+    # 501 held, 198 * 0.2097 = 41.5: 457.5 are left, and 257 + 200 fit
+    submit(scheduler, Request(2, 257, 256, 200))
     assert step(scheduler).mode == "extend"
 
 
-def test_the_longest_is_retracted_when_the_pool_is_full():
-    """It gives its KV back, waits at the head of the queue, and is prefilled again with what it had generated."""
-    scheduler = Scheduler(Limits(max_running_requests=4, kv_tokens=103, chunk_tokens=100))
-    submit(scheduler, Request(0, 60, 59, 5), Request(1, 40, 39, 5))
+def test_the_kept_room_shrinks_with_every_decode_and_never_below_its_floor():
+    """From 0.21 by a six-hundredth of the way to 0.14 of it; an idle rank begins again."""
+    scheduler = Scheduler(Limits(kv_tokens=2000, chunk_tokens=100))
+    submit(scheduler, Request(0, 10, 9, 700))
+    batches = [step(scheduler)]
+    assert scheduler.ratio.value == pytest.approx(0.21)
+    batches += [step(scheduler) for _ in range(300)]
+    assert scheduler.ratio.value == pytest.approx(0.21 * (1 + 0.14) / 2)
+    batches += [step(scheduler) for _ in range(399)]
+    assert scheduler.ratio.value == pytest.approx(0.21 * 0.14)
+    for batch in batches:
+        scheduler.complete(batch)
+    assert scheduler.idle
+    assert scheduler.ratio.value == pytest.approx(0.21)
+
+
+def test_no_request_is_expected_to_make_more_than_the_clip():
+    """An answer of 100,000 tokens is taken for one of 4096."""
+    scheduler = Scheduler(Limits(kv_tokens=200_000, chunk_tokens=100))
+    submit(scheduler, Request(0, 10, 9, 100))
     step(scheduler)
-    assert step(scheduler).tokens == 2  # 102 of 103 used
+    submit(scheduler, Request(1, 195_000, 194_999, 4_900))
+    assert step(scheduler).mode == "extend"
+
+
+@pytest.mark.parametrize(("policy", "gone"), [("engine", 1), ("longest", 0), ("newest", 2)])
+def test_who_is_retracted(policy: RetractPolicy, gone: int):
+    """The engine's own choice is who has generated least, the longest prompt among equals; or the longest context; or the newest."""
+    scheduler = Scheduler(Limits(max_running_requests=4, kv_tokens=1000, chunk_tokens=300), EngineFlags(retract=policy))
+    submit(scheduler, Request(0, 300, 300, 50))
+    step(scheduler)
+    step(scheduler)
+    submit(scheduler, Request(1, 200, 200, 50), Request(2, 100, 100, 50))
+    step(scheduler)
+    scheduler.kv.reserve(scheduler.kv.free)
+    step(scheduler)
+    assert [r.rid for r in scheduler.waiting] == [gone]
+
+
+def test_retraction_gives_the_kv_back_and_is_counted():
+    """The request queues behind all others, with what it had generated to be prefilled again; the kept room jumps."""
+    scheduler = Scheduler(Limits(max_running_requests=2, kv_tokens=200, chunk_tokens=100))
+    submit(scheduler, Request(0, 60, 59, 5), Request(1, 40, 39, 5), Request(2, 10, 9, 5))
+    step(scheduler)
+    assert step(scheduler).tokens == 2
+    assert scheduler.kv.used == 102
+    scheduler.kv.reserve(97)
     batch = step(scheduler)
     assert [r.rid for r in batch.requests] == [1]
-    assert [r.rid for r in scheduler.waiting] == [0]
+    assert [r.rid for r in scheduler.waiting] == [2, 0]
     taken = scheduler.take_retracted()
     assert (taken.requests, taken.input_tokens, taken.output_tokens) == (1, 60, 2)
     assert scheduler.take_retracted().requests == 0
-    assert scheduler.waiting_tokens == 62
+    assert scheduler.waiting_tokens == 10 + 62
+    # (2 generated + 20) of (5 wanted + 1), at most 1
+    assert scheduler.ratio.value == pytest.approx(1.0, abs=0.001)
 
 
 def test_a_retracted_request_still_produces_all_its_tokens():

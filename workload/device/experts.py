@@ -1,26 +1,40 @@
-"""Which card's experts the tokens go to. Seeded; one place decides it for all cards."""
+"""Which card's experts the tokens go to. Seeded; one place decides it for all cards.
+
+Every token goes to `TOP_K` of 256 experts in every layer. An expert's popularity is log-normal: what the layer's router prefers for good,
+and what the present mix of traffic prefers, which drifts. Who holds which expert is decided once, from what is for good; what drifts,
+and chance in small batches, make the cards uneven.
+"""
 
 from __future__ import annotations
 
-import math
-import random
+import numpy as np
+
+from workload.config import Experts
+from workload.device import placement
 
 SAMPLED_LAYERS = (10, 50)  # the layers whose loads are drawn; they stand for all others
-TOP_K = 8  # experts per token, as in GLM-5 and DeepSeek-V3
+EXPERTS = 256  # per layer, as in GLM-5 and DeepSeek-V3
+TOP_K = 8  # experts per token, as there
 
-# Spread of a card's load about the mean (of the logarithm): what a layer's router prefers for good, and what one batch adds.
-# Together they give a healthy balancedness (mean over max) of about 0.85 over 8 cards.
-_LASTING = 0.08
-_PASSING = 0.08
+# The traffic's mix is drawn anew every so many steps, and keeps this much of the last one: it forgets in some 500 steps, 20 s.
+# A constant of the generator, not a measurement.
+_MIX_STEPS = 50
+_MIX_KEEPS = 0.9
 
 
 class ExpertLoad:
-    """Shares of the token copies per sampled layer and card."""
+    """Where the token copies go, per sampled layer and card."""
 
-    def __init__(self, ranks: int, seed: int) -> None:
+    def __init__(self, ranks: int, seed: int, experts: Experts = Experts()) -> None:  # noqa: B008  # frozen
         self._ranks = ranks
-        self._rng = random.Random(seed)
-        self._taste = [[self._rng.gauss(0, _LASTING) for _ in range(ranks)] for _ in SAMPLED_LAYERS]
+        self._rng = np.random.default_rng(seed)
+        self._drift = experts.drift
+        shape = (len(SAMPLED_LAYERS), EXPERTS)
+        self._taste = self._rng.normal(0, experts.skew, shape)
+        self._mix = self._rng.normal(0, experts.drift, shape)
+        self._parts = [_place(_shares(taste), experts, ranks) for taste in self._taste]
+        self._steps = 0
+        self._cards = self._card_shares()
         self._hot: tuple[int, float] | None = None
 
     def concentrate(self, rank: int, share: float | None) -> None:
@@ -29,22 +43,46 @@ class ExpertLoad:
 
     def rows(self, tokens: int) -> list[list[int]]:
         """Copies per sampled layer and card for one step of `tokens` tokens over all ranks."""
+        self.step()
         copies = tokens * TOP_K
-        return [[round(copies * share) for share in self._shares(taste)] for taste in self._taste]
+        return [self._deal(copies, shares) for shares in self._cards]
 
-    def _shares(self, taste: list[float]) -> list[float]:
-        weights = [math.exp(x + self._rng.gauss(0, _PASSING)) for x in taste]
-        total = sum(weights)
-        shares = [w / total for w in weights]
-        if self._hot is not None:
-            rank, share = self._hot
-            others = 1 - shares[rank]
-            shares = [share if r == rank else x * (1 - share) / others for r, x in enumerate(shares)]
-        return shares
+    def step(self) -> None:
+        """Lets the traffic's mix drift for one step."""
+        self._steps += 1
+        if self._steps % _MIX_STEPS == 0:
+            fresh = self._rng.normal(0, self._drift * np.sqrt(1 - _MIX_KEEPS**2), self._mix.shape)
+            self._mix = _MIX_KEEPS * self._mix + fresh
+            self._cards = self._card_shares()
+
+    def _deal(self, copies: int, shares: placement.FloatArray) -> list[int]:
+        if self._hot is None:
+            return [int(n) for n in self._rng.multinomial(copies, shares)]
+        rank, share = self._hot
+        hot = round(copies * share)
+        others = np.delete(shares, rank)
+        rest = [int(n) for n in self._rng.multinomial(copies - hot, others / others.sum())]
+        return [*rest[:rank], hot, *rest[rank:]]
+
+    def _card_shares(self) -> list[placement.FloatArray]:
+        return [_shares(taste + mix) @ parts for taste, mix, parts in zip(self._taste, self._mix, self._parts, strict=True)]
+
+
+def _shares(logs: placement.FloatArray) -> placement.FloatArray:
+    weights = np.exp(logs)
+    shares: placement.FloatArray = weights / weights.sum()
+    return shares
+
+
+def _place(popularity: placement.FloatArray, experts: Experts, ranks: int) -> placement.FloatArray:
+    copies = placement.replicas(popularity, experts.redundant)
+    if experts.placement == "balanced":
+        return placement.balanced(popularity, copies, ranks)
+    return placement.in_order(copies, ranks)
 
 
 def hottest(rows: list[list[int]]) -> float:
-    """Copies on the hottest card, mean over the sampled layers: what every layer waits for."""
+    """Copies on the hottest card, mean over the sampled layers."""
     return sum(max(layer) for layer in rows) / len(rows)
 
 

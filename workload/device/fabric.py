@@ -10,21 +10,21 @@ from typing import Any
 
 from workload.config import ClusterConfig
 from workload.device.experts import ExpertLoad
-from workload.wire import Channel, Done, Hotspot, Launch, Meet, Met, Ready
+from workload.wire import Channel, Done, Hotspot, Launch, Meet, Met, Ready, Stretch
 
 
 def run(config: ClusterConfig, control: Channel, ranks: Mapping[int, socket]) -> None:
     """Serves the ranks until one of them is gone."""
-    experts = ExpertLoad(config.ranks, config.seed)
+    experts = ExpertLoad(config.ranks, config.seed, config.experts)
     control.send(Ready())
     channels = [Channel(ranks[r], Launch | Meet) for r in range(config.ranks)]
-    if config.device == "cpu":
+    if config.device != "virtual":
         _Meets(config, experts, control, channels).run()
     else:
         _Virtual(config, experts, control, channels).run()
 
 
-class _Fabric:
+class Fabric:
     """Waits for messages, or for a deadline, and takes orders from the cluster."""
 
     def __init__(self, cards: Any, experts: ExpertLoad, control: Channel, channels: list[Channel]) -> None:
@@ -43,8 +43,10 @@ class _Fabric:
             for order in self._control.drain():
                 if isinstance(order, Hotspot):
                     self._experts.concentrate(order.rank, order.share)
-                else:
+                elif isinstance(order, Stretch):
                     self._cards.stretch = order.factor
+                else:
+                    self._cards.order(order)
         return [(self._rank[channel], message) for channel in ready for message in channel.drain()]
 
     def _tell(self, messages: list[Done] | list[Met]) -> None:
@@ -56,7 +58,7 @@ class _Fabric:
             self._channels[rank].send(messages[rank])
 
 
-class _Virtual(_Fabric):
+class _Virtual(Fabric):
     def __init__(self, config: ClusterConfig, experts: ExpertLoad, control: Channel, channels: list[Channel]) -> None:
         from workload.device.virtual import VirtualCards
 
@@ -72,11 +74,11 @@ class _Virtual(_Fabric):
                 self._tell(self._cards.ended())
 
 
-class _Meets(_Fabric):
+class _Meets(Fabric):
     def __init__(self, config: ClusterConfig, experts: ExpertLoad, control: Channel, channels: list[Channel]) -> None:
-        from workload.device.cpu import CpuMeets
+        from workload.device.computing import Meets
 
-        super().__init__(CpuMeets(config, experts), experts, control, channels)
+        super().__init__(Meets(config, experts), experts, control, channels)
 
     def run(self) -> None:
         while True:

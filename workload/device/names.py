@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from workload.config import DeviceKind
+from workload.config import ClusterConfig
+from workload.device import catalogue
 
 
-def accelerator(kind: DeviceKind) -> str:
-    return {"virtual": "NVIDIA H20-3e (virtual)", "cpu": "CPU (numpy)"}[kind]
+def accelerator(config: ClusterConfig) -> str:
+    if config.device == "virtual":
+        return f"{catalogue.find(config.card).name} (virtual)"
+    if config.device == "cuda":
+        from workload.device.cuda import card_name  # torch
+
+        return card_name(config.ranks)
+    return "CPU (numpy)"

@@ -8,11 +8,12 @@ import time
 
 from workload.config import ClusterConfig
 from workload.device import Ended, Work
-from workload.device.experts import ExpertLoad, hottest
+from workload.device.experts import ExpertLoad
 from workload.device.roofline import Roofline
-from workload.wire import Channel, Done, Launch
+from workload.device.state import HEALTHY
+from workload.wire import CardOrder, Channel, Done, Launch
 
-_NOISE = 0.015  # spread of a step's duration; clocks and memory refresh make real steps scatter by 1 to 2 %
+NOISE = 0.015  # spread of a step's duration; clocks and memory refresh make real steps scatter by 1 to 2 %
 
 
 class VirtualDevice:
@@ -38,7 +39,8 @@ class VirtualCards:
     def __init__(self, config: ClusterConfig, experts: ExpertLoad) -> None:
         self.stretch = 1.0
         self._experts = experts
-        self._roofline = Roofline()
+        self._roofline = Roofline.of(config)
+        self._states = [HEALTHY] * config.ranks
         self._rng = random.Random(config.seed + 1)
         self._launched: list[list[Launch]] = [[] for _ in range(config.ranks)]
         self._running: list[Done] = []
@@ -48,6 +50,10 @@ class VirtualCards:
     def deadline(self) -> float | None:
         """When the running step ends (monotonic seconds); None when the cards stand still."""
         return self._end if self._running else None
+
+    def order(self, order: CardOrder) -> None:
+        """Makes one card ill, or well; from the next step on."""
+        self._states[order.rank] = self._states[order.rank].after(order)
 
     def launch(self, rank: int, message: Launch) -> None:
         self._launched[rank].append(message)
@@ -68,7 +74,7 @@ class VirtualCards:
             raise RuntimeError(f"the ranks have launched different steps: {[launch.step for launch in launches]}")
         works = [Work(m.decode_tokens, m.decode_pairs, m.prefill_tokens, m.prefill_pairs, m.graph) for m in launches]
         rows = self._experts.rows(sum(w.tokens for w in works))
-        seconds = self._roofline.step(works, hottest(rows)) * self.stretch * (1 + self._rng.gauss(0, _NOISE))
+        seconds = self._roofline.step(works, rows, self._states) * self.stretch * (1 + self._rng.gauss(0, NOISE))
         free = self._end
         self._end = max(free, *(m.at for m in launches)) + seconds
         # a card starts when its own host has launched, and then waits for the others inside its first collective

@@ -145,7 +145,7 @@ class SchedulerMetrics:
         self._cpu_seen = cpu
 
     def forward(self, category: str, seconds: float) -> None:
-        """Device seconds of one forward (`decode`, `extend`, `idle`), from its first start to its last end, collectives included."""
+        """Device seconds of one forward, first start to last end, collectives included: decode, target_verify, extend or idle."""
         self._exposed.counter("forward_execution_seconds_total", category).inc(seconds)
 
     def decode_pass(self, *, graph: bool) -> None:
@@ -175,6 +175,26 @@ class SchedulerMetrics:
     def queue_time(self, seconds: float) -> None:
         """One request's wait before its first forward."""
         self._exposed.histogram("queue_time_seconds").observe(seconds)
+
+    def kv_sent(self, *, size: int, seconds: float) -> None:
+        """One finished KV transfer of a prefill server: `size` in bytes, `seconds` from when it could have begun."""
+        if seconds > 0:
+            self._exposed.histogram("kv_transfer_speed_gb_s").observe(size / 1e9 / seconds)
+        self._exposed.histogram("kv_transfer_latency_ms").observe(seconds * 1e3)
+        self._exposed.histogram("kv_transfer_total_mb").observe(size / 2**20)
+
+    def kv_prepared(self, *, handshake: float, allocation: float) -> None:
+        """One request that is ready for its KV transfer: seconds of the handshake, and until there was room on the decode side."""
+        self._exposed.histogram("kv_transfer_bootstrap_ms").observe(handshake * 1e3)
+        self._exposed.histogram("kv_transfer_alloc_ms").observe(allocation * 1e3)
+
+    def transfers_failed(self, requests: int) -> None:
+        """Requests whose KV transfer ended in an error."""
+        self._exposed.counter("num_transfer_failed_reqs_total").inc(requests)
+
+    def request_stage(self, stage: str, seconds: float) -> None:
+        """Seconds that one request spent in a stage, by SGLang's names."""
+        self._exposed.histogram("per_stage_req_latency_seconds", stage).observe(seconds)
 
     def log(self, stats: LoggedStats) -> None:
         """Sets the gauges. SGLang does so per prefill batch, every 40 decode results, and every 30 s in true idle: a rank that

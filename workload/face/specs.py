@@ -147,8 +147,19 @@ E2E_SECONDS = (*FIRST_TOKEN_SECONDS, 600.0, 1200.0, 1800.0, 2400.0)
 PER_TOKEN_SECONDS = (
     0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.025, 0.03, 0.035, 0.04, 0.06, 0.08, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0,
 )
+TRANSFER_GB_S = (0.1, 0.5, 1.0, 5.0, 10.0, 25.0, 50.0, 100.0, 200.0, 400.0)
+PREPARE_MS = (1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0)
+TRANSFER_MS = (*PREPARE_MS, 5000.0)
+TRANSFER_MB = (1.0, 5.0, 10.0, 50.0, 100.0, 500.0, 1000.0, 5000.0, 10000.0)
 GET_LOADS_SECONDS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
 # fmt: on
+
+
+def _exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
+    return tuple(start * factor**i for i in range(count))
+
+
+STAGE_SECONDS = _exponential(0.001, 1.62, 30)
 
 # There at 0 from the start, every label value of ours included.
 FROM_START = (
@@ -175,7 +186,18 @@ ON_EVENT = (
     histogram("queue_time_seconds", QUEUE_SECONDS),
 )
 
-SCHEDULER = (*CONSTANTS, *LOGGED, *ALWAYS_ZERO, *FROM_START, *ON_EVENT)
+# The same, on an engine that is split into prefill and decode.
+SPLIT = (
+    histogram("kv_transfer_speed_gb_s", TRANSFER_GB_S),
+    histogram("kv_transfer_latency_ms", TRANSFER_MS),
+    histogram("kv_transfer_total_mb", TRANSFER_MB),
+    histogram("kv_transfer_bootstrap_ms", PREPARE_MS),
+    histogram("kv_transfer_alloc_ms", PREPARE_MS),
+    counter("num_transfer_failed_reqs_total"),
+    histogram("per_stage_req_latency_seconds", STAGE_SECONDS, "stage"),
+)
+
+SCHEDULER = (*CONSTANTS, *LOGGED, *ALWAYS_ZERO, *FROM_START, *ON_EVENT, *SPLIT)
 
 BALANCEDNESS = summary("eplb_balancedness", "forward_mode")
 

@@ -5,15 +5,13 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from functools import cache
 
+from workload.discovery import found
 from workload.fault import Fault
 
 
 @cache
 def load() -> dict[str, Fault]:
     """All faults by id."""
-    modules = [importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__)]
-    return {module.FAULT.id: module.FAULT for module in modules}
+    return found(__name__, __path__)

@@ -30,4 +30,10 @@ def start(control: Control, rank: int, severity: float) -> Callable[[], None]:
     )
 
 
-FAULT = Fault(id="context_length_skew", klass="load", about="A few very long cached contexts decode on one rank.", start=start)
+FAULT = Fault(
+    id="context_length_skew",
+    klass="load",
+    about="A few very long cached contexts decode on one rank.",
+    start=start,
+    scale="how many: 1 is four contexts of 200K tokens",
+)

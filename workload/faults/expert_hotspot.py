@@ -20,4 +20,11 @@ def start(control: Control, rank: int, severity: float) -> Callable[[], None]:
     return lambda: control.hotspot(rank, None)
 
 
-FAULT = Fault(id="expert_hotspot", klass="structural", about="One card's experts receive several times their share of tokens.", start=start)
+FAULT = Fault(
+    id="expert_hotspot",
+    klass="structural",
+    about="One card's experts receive several times their share of tokens.",
+    start=start,
+    scale="1 is 3.5 fair shares of all token copies",
+    ramps=True,
+)

@@ -25,5 +25,7 @@ FAULT = Fault(
     klass="single-point",
     about="The rank's scheduler process is kept off the CPU for most of the time.",
     start=start,
+    scale="share of the time: 1 is 85 ms of every 100",
+    most=1.1,
     devices=("virtual",),
 )

@@ -27,4 +27,10 @@ def start(control: Control, rank: int, severity: float) -> Callable[[], None]:
     )
 
 
-FAULT = Fault(id="long_prefill", klass="load", about="Long uncached prompts are prefilled on one rank, one after another.", start=start)
+FAULT = Fault(
+    id="long_prefill",
+    klass="load",
+    about="Long uncached prompts are prefilled on one rank, one after another.",
+    start=start,
+    scale="length: 1 is prompts of about 48K tokens",
+)

@@ -28,4 +28,10 @@ def start(control: Control, rank: int, severity: float) -> Callable[[], None]:
     )
 
 
-FAULT = Fault(id="request_count_skew", klass="load", about="The router sends one rank many more requests than its peers.", start=start)
+FAULT = Fault(
+    id="request_count_skew",
+    klass="load",
+    about="The router sends one rank many more requests than its peers.",
+    start=start,
+    scale="how many: 1 is 100 requests of 8K tokens",
+)

@@ -19,4 +19,11 @@ def start(control: Control, rank: int, severity: float) -> Callable[[], None]:
     return lambda: control.busy(rank, 0.0)
 
 
-FAULT = Fault(id="slow_rank", klass="single-point", about="The rank's scheduler process burns extra CPU in every step.", start=start)
+FAULT = Fault(
+    id="slow_rank",
+    klass="single-point",
+    about="The rank's scheduler process burns extra CPU in every step.",
+    start=start,
+    scale="1 is 50 ms of CPU a step",
+    ramps=True,
+)

@@ -16,4 +16,11 @@ def start(control: Control, rank: int, severity: float) -> Callable[[], None]:  
     return lambda: control.continue_process(rank)
 
 
-FAULT = Fault(id="stuck_rank", klass="single-point", about="The rank's process stops for good, and the whole group with it.", start=start)
+FAULT = Fault(
+    id="stuck_rank",
+    klass="single-point",
+    about="The rank's process stops for good, and the whole group with it.",
+    start=start,
+    scale="means nothing",
+    most=1.0,
+)

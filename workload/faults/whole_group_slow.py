@@ -18,4 +18,12 @@ def start(control: Control, rank: int, severity: float) -> Callable[[], None]:  
     return lambda: control.stretch(1.0)
 
 
-FAULT = Fault(id="whole_group_slow", klass="neither", about="Every forward takes longer on all cards alike.", start=start, whole_group=True)
+FAULT = Fault(
+    id="whole_group_slow",
+    klass="neither",
+    about="Every forward takes longer on all cards alike.",
+    start=start,
+    scale="1 is 1.4 times the time",
+    ramps=True,
+    whole_group=True,
+)

@@ -1,0 +1,129 @@
+"""A diary as arrays: what every loop adds to every counter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from workload.virtual_time.diary import Diary
+from workload.virtual_time.hosts import OTHER, TAKE_IN, Array
+
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """What was launched, loops x ranks; `end`, `level`, `graph` and `prefill` (some rank extends) per loop."""
+
+    tokens: Array
+    pairs: Array
+    extend: Mask
+    at: Array
+    sync: Array
+    end: Array
+    level: Array
+    graph: Mask
+    prefill: Mask
+
+    @classmethod
+    def nothing(cls, ranks: int) -> Launched:
+        """One loop that launched nothing, as before the first."""
+        zero, no, nan = np.zeros((1, ranks)), np.zeros((1, ranks), dtype=bool), np.full(1, np.nan)
+        return cls(zero, zero, no, zero, zero, nan, nan, no[:, 0], no[:, 0])
+
+    @classmethod
+    def of(cls, diary: Diary) -> Launched:
+        count, hosts = len(diary.base), diary.hosts
+        extend = np.zeros((count, hosts.ranks), dtype=bool)
+        for row, rank in diary.extending:
+            extend[row, rank] = True
+        return cls(
+            tokens=np.array(diary.tokens, dtype=float),
+            pairs=np.array(diary.pairs, dtype=float),
+            extend=extend,
+            at=hosts.launched[:count] + np.array(diary.base)[:, None],
+            sync=(hosts.told - hosts.asked)[:count],
+            end=np.array(diary.end),
+            level=np.array(diary.level),
+            graph=np.array(diary.graph),
+            prefill=np.any(extend, axis=1),
+        )
+
+    @property
+    def decode(self) -> Mask:
+        return (self.tokens > 0) & ~self.extend
+
+    def after(self, before: Launched) -> Launched:
+        """With the last row of the block before in front."""
+        return Launched(*(np.concatenate((getattr(before, name)[-1:], getattr(self, name))) for name in self.__slots__))
+
+
+def booked(both: Launched, diary: Diary) -> dict[str, Array]:
+    """What each loop books as the result of the loop before, by column and loop x rank. `both`: with the row before in front."""
+    was = Launched(*(getattr(both, name)[:-1] for name in both.__slots__))
+    stepped = ~np.isnan(was.end)[:, None]
+    tokens, pairs, decode = was.tokens, was.pairs, was.decode
+    idle = stepped & (tokens == 0)
+    before = np.concatenate(([-np.inf], np.where(np.isnan(was.end), -np.inf, was.end)[:-1]))
+    span = np.where(stepped, was.end[:, None] - np.maximum(before[:, None], was.at), 0.0)
+    computed, cached, retracted = np.zeros_like(tokens), np.zeros_like(tokens), np.zeros((3, *tokens.shape))
+    generated = tokens * decode
+    for extend in diary.extends:
+        computed[extend.row, extend.rank] = extend.computed
+        cached[extend.row, extend.rank] = extend.cached
+    for row, rank, lost in diary.lost:
+        generated[row, rank] -= lost
+    for row, rank, *counts in diary.retracted:
+        retracted[:, row, rank] += counts
+    graph = was.graph[:, None]
+    return {
+        'dp_attention_tokens_total{kind="scheduled"}': tokens,
+        'dp_attention_tokens_total{kind="imbalance"}': tokens.max(axis=1, keepdims=True) - tokens,
+        'dp_attention_pairs_total{kind="scheduled"}': pairs,
+        'dp_attention_pairs_total{kind="imbalance"}': pairs.max(axis=1, keepdims=True) - pairs,
+        'dp_attention_steps_total{rank_state="active"}': tokens > 0,
+        'dp_attention_steps_total{rank_state="idle"}': idle,
+        "dp_attention_sync_wait_seconds_sum": was.sync * stepped,
+        'forward_execution_seconds_total{category="decode"}': span * decode,
+        'forward_execution_seconds_total{category="extend"}': span * was.extend,
+        'forward_execution_seconds_total{category="idle"}': span * idle,
+        'cuda_graph_passes_total{mode="decode_cuda_graph"}': decode & graph,
+        'cuda_graph_passes_total{mode="decode_none"}': decode & ~graph,
+        'cuda_graph_passes_total{mode="prefill_none"}': was.extend,
+        'realtime_tokens_total{mode="prefill_compute"}': computed,
+        'realtime_tokens_total{mode="prefill_cache"}': cached,
+        'realtime_tokens_total{mode="decode"}': generated,
+        "num_retracted_requests_total": retracted[0],
+        "num_retracted_input_tokens_total": retracted[1],
+        "num_retracted_output_tokens_total": retracted[2],
+    }
+
+
+def stages(diary: Diary, ends: Array, next_begin: Array) -> tuple[dict[str, Array], Array, Array]:
+    """Seconds per scheduler stage, of the process' CPU, and without anything to do; loop x rank.
+
+    `ends` of each loop, when the first rank begins the next one; `next_begin`: how much later each rank does so after the last.
+    """
+    count, hosts = len(diary.base), diary.hosts
+    begin = np.concatenate((hosts.begin[1:count], next_begin[None, :]))
+    launched = np.array(diary.base)[:, None] + hosts.launched[:count]
+    asleep, idle = np.zeros((count, 1)), np.zeros((count, hosts.ranks))
+    for row, seconds in diary.idle:
+        asleep[row], idle[row] = seconds, seconds
+    for row, rank in diary.working:
+        idle[row, rank] = 0.0
+    return (
+        {
+            "recv_requests": (hosts.heard - hosts.begin)[:count],
+            "process_input_requests": np.full((count, hosts.ranks), TAKE_IN),
+            "get_next_batch_to_run": (hosts.told - hosts.heard)[:count] - TAKE_IN,
+            "run_batch": hosts.launch_seconds[:count],
+            "process_batch_result": ends[:, None] + begin - launched - asleep - OTHER,
+            "other": np.full((count, hosts.ranks), OTHER),
+            "idle": np.broadcast_to(asleep, (count, hosts.ranks)),
+        },
+        hosts.cpu[:count],
+        idle,
+    )

@@ -1,0 +1,61 @@
+"""What a block of steps left behind, row by row, until `workload.virtual_time.ledger` adds it up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from workload.virtual_time.hosts import HostTimes
+
+BLOCK = 512  # loops that are drawn, and later added up, together
+
+
+class Extend(msgspec.Struct, frozen=True, gc=False):
+    """An extend whose result came in with a loop."""
+
+    row: int
+    rank: int
+    computed: int
+    cached: int
+
+
+class Published(msgspec.Struct, frozen=True, gc=False):
+    """A load snapshot as far as the scheduler knows it, written at the end of loop `row`; `at` in seconds."""
+
+    row: int
+    rank: int
+    at: float
+    running: int
+    waiting: int
+    uncached: int
+    used: int
+    total: int
+    prefill_tokens: int
+    prefill_us: int
+    hit_rate: float
+
+
+@dataclass(slots=True)
+class Diary:
+    """One row per loop. `base`: the first rank's begin; `end`: the step's end on the cards, NaN where none was launched."""
+
+    hosts: HostTimes
+    base: list[float] = field(default_factory=list)
+    end: list[float] = field(default_factory=list)
+    tokens: list[list[int]] = field(default_factory=list)
+    pairs: list[list[int]] = field(default_factory=list)
+    graph: list[bool] = field(default_factory=list)
+    level: list[float] = field(default_factory=list)  # balancedness
+    extending: list[tuple[int, int]] = field(default_factory=list)  # (row, rank): launched an extend
+    extends: list[Extend] = field(default_factory=list)
+    lost: list[tuple[int, int, int]] = field(default_factory=list)  # (row, rank, tokens): made for requests that were aborted meanwhile
+    dispatched: list[tuple[int, list[list[float]]]] = field(default_factory=list)  # (row, copies)
+    published: list[Published] = field(default_factory=list)
+    retracted: list[tuple[int, int, int, int, int]] = field(default_factory=list)  # (row, rank, requests, input, output tokens)
+    idle: list[tuple[int, float]] = field(default_factory=list)  # (row, seconds) of sleep with nothing to run
+    working: list[tuple[int, int]] = field(default_factory=list)  # (row, rank) that had queued work in such a sleep
+
+    @property
+    def full(self) -> bool:
+        return len(self.base) == BLOCK

@@ -1,0 +1,241 @@
+"""The lockstep of `workload.lockstep` on an event clock: all ranks' loops and the cards, in one process.
+
+Loop i begins when the hosts have launched step i-1 and the cards have ended step i-2, whose result the ranks waited for; so a whole step
+of the cards covers the host's work on the next one. Hosts that nothing disturbs do as `HostTimes` has drawn; the cards set the pace.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from workload.config import ClusterConfig
+from workload.device.experts import TOP_K
+from workload.lockstep import IDLE_SLEEP
+from workload.reporter import DISPATCH_EVERY, IDLE_PUBLISH_SECONDS, STUCK_PUBLISH_SECONDS
+from workload.scheduler import Batch
+from workload.virtual_time.cards import Cards
+from workload.virtual_time.diary import BLOCK, Diary, Extend, Published
+from workload.virtual_time.hosts import WAKE, Array, HostTimes
+from workload.virtual_time.rank import Rank
+from workload.wire import Abort, RankOrder, Submit
+
+TRANSIT = 0.5e-3  # seconds from the front end to a rank's process: a socket and a wake-up. The right size, not a measurement
+
+Flush = Callable[[Diary, float, Array], None]
+
+
+class Engine:
+    """`flush` gets each full diary, the time at which it ends, and how much later each rank begins the next loop.
+
+    `heard`: requests that have ended; whoever reads it empties it.
+    """
+
+    def __init__(self, config: ClusterConfig, flush: Flush) -> None:
+        self.heard: list[int] = []
+        self.cards = Cards(config)
+        self.ranks = [Rank(config, r) for r in range(config.ranks)]
+        self._flags = config.engine
+        self._flush = flush
+        self._rng = np.random.default_rng(config.seed + 4)
+        self._diary = self._blank()
+        self._rows = [0] * config.ranks  # of the next decode, unless a scheduler is asked
+        self._pairs = [0] * config.ranks
+        self._due = 0  # the first loop in which some scheduler must be asked
+        self._loop = 0
+        self._steps = 0
+        self._base = 0.0  # begin of the next loop
+        self._free = [0.0] * config.ranks  # when each rank had launched the last step
+        self._result = -math.inf  # when the result came that the last loop waited for
+        self._flying: float | None = None  # end of the step in flight
+        self._launched = 0.0  # when it was launched
+        self._asked: list[tuple[Rank, Batch]] = []  # its batches that a scheduler has made: their results are booked one by one
+        self._letters = 0  # on their way
+        self._frozen = False
+        self._disturbed = False  # some process may be
+        self._publishes = 0  # the first loop with a snapshot to publish
+        for rank in self.ranks:
+            self._publish(rank, 0, 0.0)
+
+    def post(self, rank: int, message: Submit | Abort | RankOrder, now: float) -> None:
+        """Sends a message to a rank's process."""
+        self.ranks[rank].mail.append((now + TRANSIT, message))
+        self._letters += 1
+
+    def disturb(self) -> None:
+        """Something was done to a process: one may be stopped from now on, or a group that was held up may go on."""
+        self._disturbed = True
+        self._frozen = False
+
+    def run(self, until: float) -> float:
+        """Runs the loops that begin before `until`, but no further than to the end of a request. Returns the time that has come."""
+        while self._base < until and not self._frozen:
+            self._iterate()
+            if self.heard:
+                return min(self._base, until)
+        return until
+
+    def close(self, now: float) -> None:
+        """Hands over what has happened since the last full diary. The last thing to call."""
+        until = min(self._base, now) if self._frozen else self._base
+        self._flush(self._diary, until, np.zeros(len(self.ranks)))
+
+    def _blank(self) -> Diary:
+        return Diary(HostTimes(self._rng, len(self.ranks), BLOCK))
+
+    def _iterate(self) -> None:
+        diary = self._diary
+        row = len(diary.base)
+        if not self._meet(diary.hosts, row):
+            self._frozen = True
+            return
+        asked, self._asked = self._asked, []
+        told = self._take_in(asked) if self._letters else []
+        tokens, pairs, extending = self._schedule(told)
+        was_flying, was_launched = self._flying, self._launched
+        diary.base.append(self._base)
+        self._launch(diary, row, tokens, pairs, extending)
+        # from here on the loop waits for the result of the step before
+        self._result = -math.inf if was_flying is None else was_flying
+        self._base = max(self._ready, self._result) + WAKE
+        if was_flying is None and self._flying is None:
+            self._sleep(diary, row)
+        self._process(diary, row, asked, was_launched)
+        if was_flying is None:
+            self._publishes = 0
+            for rank in self.ranks:
+                rank.publish_at += 1  # no result, none counted
+        elif self._loop >= self._publishes:
+            for rank in self.ranks:
+                if rank.publish_at <= self._loop:
+                    rank.publish_at = self._loop + self._flags.publish_every
+                    self._publish(rank, row, self._base)
+            self._publishes = min(rank.publish_at for rank in self.ranks)
+        self._loop += 1
+        if diary.full:
+            self._diary = self._blank()
+            self._flush(diary, self._base, self._diary.hosts.begin[0])
+
+    def _meet(self, hosts: HostTimes, row: int) -> bool:
+        """Settles when this loop begins and every rank has launched. False: a stopped rank keeps it from ever ending."""
+        if self._disturbed:
+            self._disturbed = any(rank.disturbed for rank in self.ranks)
+        if not self._disturbed:
+            self._ready = self._base + hosts.ready[row]
+            self._free = [self._ready] * len(self.ranks)
+            return True
+        processors, busy = [rank.processor for rank in self.ranks], [rank.busy for rank in self.ranks]
+        base = hosts.disturbed(row, self._free, self._result, processors, busy)
+        if base is None:
+            return False
+        for processor in processors:
+            processor.forget(base)
+        self._base = base
+        self._ready = base + hosts.ready[row]
+        self._free = (hosts.launched[row] + base).tolist()
+        return True
+
+    def _take_in(self, asked: list[tuple[Rank, Batch]]) -> list[Rank]:
+        """Reads the letters that have arrived. Returns who got any."""
+        told = []
+        for rank in self.ranks:
+            if rank.mail and rank.mail[0][0] <= self._base:
+                told.append(rank)
+                # who is aborted gets nothing out of the step in flight
+                open_end = any(isinstance(message, Abort) for _, message in rank.mail)
+                if (flying := rank.lane.catch_up(self._loop, open_end=open_end)) is not None:
+                    asked.append((rank, flying))
+                while rank.mail and rank.mail[0][0] <= self._base:
+                    _, message = rank.mail.popleft()
+                    self._letters -= 1
+                    rank.obey(message, self._base)
+                self._disturbed = self._disturbed or rank.disturbed
+        return told
+
+    def _schedule(self, told: list[Rank]) -> tuple[list[int], list[int], list[int]]:
+        """Tokens and pairs of every rank's batch, and who extends."""
+        tokens, pairs = self._rows, self._pairs
+        after = [p + n for p, n in zip(pairs, tokens, strict=True)]
+        extending: list[int] = []
+        if told or self._loop >= self._due:
+            tokens, pairs, rows = tokens.copy(), pairs.copy(), tokens.copy()
+            for rank in self.ranks:
+                if rank in told:
+                    pass
+                elif rank.lane.due <= self._loop:
+                    rank.lane.catch_up(self._loop)
+                else:
+                    continue
+                r, batch = rank.number, rank.lane.ask(self._loop)
+                tokens[r], pairs[r] = (batch.tokens, batch.pairs) if batch else (0, 0)
+                rows[r], after[r] = rank.lane.rows, rank.lane.pairs
+                if batch is not None:
+                    self._asked.append((rank, batch))
+                    if batch.extends:
+                        extending.append(r)
+            self._due = min(rank.lane.due for rank in self.ranks)
+            self._rows = rows
+        self._pairs = after
+        return tokens, pairs, extending
+
+    def _launch(self, diary: Diary, row: int, tokens: list[int], pairs: list[int], extending: list[int]) -> None:
+        diary.tokens.append(tokens)
+        diary.pairs.append(pairs)
+        total = sum(tokens)
+        if not total:
+            diary.end.append(math.nan)
+            diary.graph.append(False)
+            diary.level.append(math.nan)
+            self._flying = None
+            return
+        graph = not extending and max(tokens) <= self._flags.decode_graph_rows and all(rank.votes for rank in self.ranks)
+        seconds, hottest = self.cards.step(tokens, pairs, extending, graph=graph)
+        free = self._flying if self._flying is not None else -math.inf
+        self._launched = self._ready
+        self._flying = max(free, self._ready) + seconds
+        self._steps += 1
+        diary.end.append(self._flying)
+        diary.graph.append(graph)
+        mean = total * TOP_K / len(tokens)
+        diary.level.append(sum([mean / most for most in hottest]) / len(hottest))
+        for r in extending:
+            diary.extending.append((row, r))
+        if self._steps % DISPATCH_EVERY == 0:
+            diary.dispatched.append((row, self.cards.copies(total)))
+
+    def _sleep(self, diary: Diary, row: int) -> None:
+        """Nothing was in flight and nothing is to run."""
+        diary.idle.append((row, IDLE_SLEEP))
+        self._base += IDLE_SLEEP
+        self._free = [free + IDLE_SLEEP for free in self._free]
+        for rank in self.ranks:
+            idle = rank.lane.scheduler.idle
+            if not idle:
+                diary.working.append((row, rank.number))
+            if self._base - rank.published_at >= (IDLE_PUBLISH_SECONDS if idle else STUCK_PUBLISH_SECONDS):
+                self._publish(rank, row, self._base)
+
+    def _process(self, diary: Diary, row: int, asked: list[tuple[Rank, Batch]], launched: float) -> None:
+        """Books the results of those batches of the step before that a scheduler has made."""
+        for rank, batch in asked:
+            scheduler = rank.lane.scheduler
+            result = scheduler.complete(batch)
+            self.heard += result.finished
+            taken = scheduler.take_retracted()
+            if taken.requests:
+                diary.retracted.append((row, rank.number, taken.requests, taken.input_tokens, taken.output_tokens))
+            if batch.extends:
+                rank.prefilled(batch, launched, self._base)
+                diary.extends.append(Extend(row, rank.number, batch.tokens, batch.cached_tokens))
+                rank.publish_at += 1
+                self._publish(rank, row, self._base)
+            elif result.generated < batch.rows:
+                diary.lost.append((row, rank.number, batch.rows - result.generated))
+
+    def _publish(self, rank: Rank, row: int, at: float) -> None:
+        snapshot: Published = rank.snapshot(row, at, self._loop)
+        if not rank.stuck:
+            rank.published = snapshot
+            self._diary.published.append(snapshot)

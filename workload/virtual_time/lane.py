@@ -1,0 +1,70 @@
+"""One rank's scheduler, without asking it when the answer is known.
+
+While nobody waits and nobody ends, a decode step adds one token to every running request. Such steps are counted, and given to the
+scheduler together when something happens. Every decision is the scheduler's own.
+"""
+
+from __future__ import annotations
+
+from workload.scheduler import Batch, Scheduler
+
+
+class Lane:
+    """`rows` and `pairs`: what the next decode step is, while steps are only counted. `due`: the next step that must be asked for."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.due = 0
+        self.rows = 0
+        self.pairs = 0
+        self._counted_from = 0  # the first step that the scheduler has not heard of
+
+    def used(self, step: int) -> int:
+        """KV tokens in use once `step` is scheduled."""
+        return self.scheduler.kv.used + self.rows * max(0, step + 1 - self._counted_from)
+
+    def catch_up(self, step: int, *, open_end: bool = False) -> Batch | None:
+        """Tells the scheduler of the steps counted before `step`, with their results.
+
+        With `open_end` the result of the last of them, still in flight, is left to `Scheduler.complete`: its batch is returned, if it
+        was counted.
+        """
+        counted = step - self._counted_from
+        self._counted_from = step
+        if counted <= 0 or not self.rows:
+            return None
+        scheduler = self.scheduler
+        requests = tuple(scheduler.running)
+        for request in requests:
+            request.scheduled += counted
+            request.filled += counted
+            request.held += counted
+            request.produced += counted - open_end
+        scheduler.kv.take(counted * len(requests))
+        for _ in range(counted):
+            scheduler.ratio.decoded()
+        if not open_end:
+            return None
+        rows, pairs = self.rows, self.pairs + (counted - 1) * self.rows
+        longest = max(r.filled for r in requests)
+        return Batch("decode", rows, pairs, longest, 0, requests, (1,) * rows, rows=rows, row_pairs=pairs)
+
+    def ask(self, step: int) -> Batch | None:
+        """The scheduler's own batch for `step`; `catch_up` comes first."""
+        batch = self.scheduler.next_batch()
+        running = self.scheduler.running
+        self.rows = rows = len(running)
+        self.pairs = sum(r.context for r in running)
+        self._counted_from = step + 1
+        if self.scheduler.waiting_uncached_tokens:
+            self.due = step + 1  # somebody is to be prefilled
+        elif not rows:
+            self.due = _NEVER
+        else:
+            # the step in which somebody makes the last token, or for which the pool may not have room, is the scheduler's
+            fits = 1 + max(0, self.scheduler.kv.free) // rows
+            self.due = step + min(fits, *(r.to_come for r in running))
+        return batch
+
+
+_NEVER = 1 << 62

@@ -1,0 +1,83 @@
+"""One rank's process: its letters, its scheduler, and what it has to tell about itself."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from workload.config import ClusterConfig
+from workload.scheduler import Batch, Request
+from workload.scheduling.make import make_scheduler
+from workload.virtual_time.diary import Published
+from workload.virtual_time.lane import Lane
+from workload.virtual_time.processor import Processor
+from workload.wire import Abort, Busy, GraphVote, KvReserve, Publisher, RankOrder, Submit
+
+
+class Rank:
+    def __init__(self, config: ClusterConfig, number: int) -> None:
+        self.number = number
+        self.capacity = config.limits.kv_tokens
+        self.lane = Lane(make_scheduler(config, number))
+        self.processor = Processor()
+        self.mail: deque[tuple[float, Submit | Abort | RankOrder]] = deque()  # with the time of arrival
+        self.busy = 0.0  # CPU seconds that each scheduling pass burns
+        self.votes = True  # for CUDA graphs
+        self.stuck = False  # its load snapshots
+        self.publish_at = config.engine.publish_every - 1  # the loop that brings the next snapshot, if every loop brings a quiet result
+        self.published: Published | None = None  # what the router reads
+        self.published_at = 0.0
+        self._prefill_done = 0.0
+        self._prefill_tokens = 0
+        self._prefill_us = 0
+        self._hit_rate = 0.0
+
+    @property
+    def disturbed(self) -> bool:
+        return self.busy > 0 or self.processor.disturbed
+
+    def obey(self, message: Submit | Abort | RankOrder, now: float) -> None:
+        """Does what a letter says. Raises ValueError for an order that only other engines or real time know."""
+        scheduler = self.lane.scheduler
+        match message:
+            case Submit():
+                m = message
+                scheduler.submit(Request(m.rid, m.prompt, m.cached, m.output, now, prefix=m.prefix, keeps=m.keeps))
+            case Abort(rids):
+                scheduler.abort(rids)
+            case Busy(seconds):
+                self.busy = seconds
+            case GraphVote(allowed):
+                self.votes = allowed
+            case Publisher(stuck):
+                self.stuck = stuck
+            case KvReserve(tokens):
+                scheduler.kv.reserve(tokens)
+            case _:
+                raise ValueError(f"a rank in virtual time cannot obey {message}; run the cluster in real time for it")
+
+    def prefilled(self, batch: Batch, launched: float, now: float) -> None:
+        """Books an extend, launched and ended at these times."""
+        self._prefill_tokens += batch.tokens
+        # completion to completion within a burst of prefills, launch to completion at its head
+        self._prefill_us += round((now - max(launched, self._prefill_done)) * 1e6)
+        self._prefill_done = now
+        self._hit_rate = batch.cached_tokens / (batch.cached_tokens + batch.tokens)
+
+    def snapshot(self, row: int, at: float, loop: int) -> Published:
+        """What the rank would publish at the end of a loop."""
+        self.published_at = at
+        scheduler = self.lane.scheduler
+        used = self.lane.used(loop)
+        return Published(
+            row=row,
+            rank=self.number,
+            at=at,
+            running=self.lane.rows,
+            waiting=len(scheduler.waiting),
+            uncached=scheduler.waiting_uncached_tokens,
+            used=used,
+            total=used + scheduler.waiting_tokens,
+            prefill_tokens=self._prefill_tokens,
+            prefill_us=self._prefill_us,
+            hit_rate=self._hit_rate,
+        )

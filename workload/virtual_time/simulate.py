@@ -1,0 +1,138 @@
+"""A cluster with a schedule of faults, for so many seconds of its own time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from workload import labels
+from workload.config import ClusterConfig
+from workload.crowd import Crowd
+from workload.schedule import Scheduled, check, find, moments
+from workload.virtual_time.columns import Column
+from workload.virtual_time.control import VirtualControl
+from workload.virtual_time.engine import Engine
+from workload.virtual_time.frontend import Frontend, VirtualLoop
+from workload.virtual_time.hosts import Array
+from workload.virtual_time.ledger import Ledger, Snapshot
+from workload.virtual_time.recording import START
+
+LOADS_EVERY = 1.0  # seconds between two scrapes, as the collector's own
+METRICS_EVERY = 5.0
+
+_SAY_EVERY = 60.0  # virtual seconds between two reports of progress
+
+
+class Sink(Protocol):
+    """Where the scrapes go, such as `Recording` and `Table`."""
+
+    def open(self, config: ClusterConfig, columns: list[Column]) -> None: ...
+    def loads(self, at: float, snapshots: list[Snapshot]) -> None: ...
+    def metrics(self, at: float, values: Array) -> None: ...
+
+
+def simulate(
+    config: ClusterConfig,
+    schedule: Sequence[Scheduled],
+    duration: float,
+    sink: Sink,
+    *,
+    loads_every: float = LOADS_EVERY,
+    metrics_every: float = METRICS_EVERY,
+    seed: int | None = None,
+    progress: Callable[[float], None] = lambda _: None,
+    prepare: Callable[[VirtualControl], None] = lambda _: None,
+) -> None:
+    """Simulates `duration` seconds and gives `sink` every scrape before their end. The same arguments make the same scrapes.
+
+    An interval may be infinite: no such page is made. `seed` None takes the configuration's. `progress` hears the time that has come.
+    `prepare` may use the handles of a control before the first step. The faults' labels go to `config.labels`, in seconds from
+    `recording.START`. Raises ValueError for a configuration or a fault that virtual time cannot play.
+    """
+    if seed is not None:
+        config = msgspec.structs.replace(config, seed=seed)
+    _check(config)
+    check(schedule, config)
+    loop = VirtualLoop()
+    ledger = Ledger(config, sink.loads, sink.metrics, loads_every=loads_every, metrics_every=metrics_every, duration=duration)
+    sink.open(config, ledger.columns)
+    engine = Engine(config, ledger.add)
+    frontend = Frontend(config, engine, loop)
+    control = VirtualControl(config, engine, frontend, loop)
+    prepare(control)
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(_play(schedule, duration, control, Crowd(config, frontend), lambda: loop.play(engine, frontend), progress))
+    engine.close(duration)
+    ledger.stand_still(duration)
+
+
+async def _play(
+    schedule: Sequence[Scheduled],
+    duration: float,
+    control: VirtualControl,
+    crowd: Crowd,
+    begin: Callable[[], None],
+    progress: Callable[[float], None],
+) -> None:
+    now = asyncio.get_running_loop().time
+    async with asyncio.TaskGroup() as tasks:
+        crowd.start(tasks)
+        playing = tasks.create_task(_inject(control, schedule, duration))
+        begin()
+        while (left := duration - now()) > 0:
+            await asyncio.sleep(min(_SAY_EVERY, left))
+            progress(min(now(), duration))
+        await playing
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+
+
+async def _inject(control: VirtualControl, schedule: Sequence[Scheduled], duration: float) -> None:
+    """Begins, raises and ends the faults in their time, and notes the truth about each."""
+    now = asyncio.get_running_loop().time
+    acting: dict[tuple[str, int | None], tuple[Scheduled, float, Callable[[], None]]] = {}
+    for moment in moments(schedule):
+        if moment.at >= duration:
+            break
+        await asyncio.sleep(moment.at - now())
+        fault = find(moment.what.fault)
+        key = fault.id, None if fault.whole_group else moment.what.rank
+        if moment.does == "end":
+            planned, severity, end = acting.pop(key)
+            end()
+            _label(control.config, planned, severity, planned.onset + planned.duration)
+        else:
+            severity = fault.severity if moment.severity is None else moment.severity
+            acting[key] = moment.what, severity, fault.start(control, moment.what.rank or 0, severity)
+    for planned, severity, _ in acting.values():
+        _label(control.config, planned, severity, duration)
+
+
+def _label(config: ClusterConfig, planned: Scheduled, severity: float, over: float) -> None:
+    if config.labels is None:
+        return
+    fault = find(planned.fault)
+    rank = None if fault.whole_group else planned.rank
+    ranks = () if rank is None else fault.ranks(rank, config.ranks)
+    labels.append(config.labels, labels.Label(planned.fault, rank, severity, START + planned.onset, START + over, ranks))
+
+
+def _check(config: ClusterConfig) -> None:
+    """Raises ValueError for what the engine of virtual time does not play."""
+    engine = config.engine
+    cannot = [
+        what
+        for what, there in (
+            (f"device {config.device!r}", config.device != "virtual"),
+            ("mixed prefill", engine.mixed),
+            ("speculation", engine.speculation is not None),
+            ("an engine split into prefill and decode", engine.split is not None),
+            ("a graph for prefill", engine.prefill_graph_tokens > 0),
+        )
+        if there
+    ]
+    if cannot:
+        raise ValueError(f"virtual time does not play {' or '.join(cannot)}; run a cluster in real time for it")
