@@ -29,3 +29,17 @@ EXPERT_LOAD = "sum by (le) (rate(sglang:eplb_gpu_physical_count_bucket[1m]))"
 RESIDENT_TOKENS = "max by (dp_rank) (sglang:num_used_tokens)"
 
 RUNNING = "sglang:num_running_reqs"
+
+RETRACTED = "sum by (dp_rank) (rate(sglang:num_retracted_requests_total[1m]))"
+
+KV_USAGE = "max by (dp_rank) (sglang:token_usage)"
+
+EAGER_SHARE = (
+    'sum by (dp_rank) (rate(sglang:cuda_graph_passes_total{mode="decode_none"}[1m]))'
+    ' / sum by (dp_rank) (rate(sglang:cuda_graph_passes_total{mode=~"decode_.*"}[1m]))'
+)
+
+HIT_RATIO = (
+    'sum by (dp_rank) (rate(sglang:realtime_tokens_total{mode="prefill_cache"}[1m]))'
+    ' / sum by (dp_rank) (rate(sglang:realtime_tokens_total{mode=~"prefill_.*"}[1m]))'
+)

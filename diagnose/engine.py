@@ -38,8 +38,9 @@ benchmarks/healthy_spread.py); twice what a rule blames a cause for must not be 
 BLAMED = (Class.SINGLE_POINT, Class.LOAD, Class.STRUCTURAL)
 
 UNTESTED = 0.8
-"""Factor on the confidence of `healthy` for each structural rule that could not look and is excused by a step time that did not rise:
-SGLang reports expert load only when told to, and a group whose steps are as short as ever has no hot experts that matter."""
+"""Factor on the confidence of `healthy` for each rule that could not look and is excused: the comparison with a past that was not given,
+and structural rules when the step time is known not to have risen. SGLang reports expert load only when told to, and a group whose steps
+are as short as ever has no hot experts that matter."""
 
 UNCHANGED = 0.05
 """Share of step time within which it counts as unchanged against the past: the size from which rules blame a cause."""
@@ -138,7 +139,7 @@ def _nothing_found(
         klass=Class.HEALTHY,
         cause=None,
         ranks=(),
-        confidence=round(0.95 * UNTESTED ** len(silent), 3),
+        confidence=round(0.95 * UNTESTED ** sum(isinstance(o, NoData) for o in outcomes.values()), 3),
         summary="no persistent loss of time has a cause among the ranks",
         severity=Severity.NOTE,
         share=None,

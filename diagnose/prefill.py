@@ -14,9 +14,26 @@ from collector import signals
 from collector.model import FloatArray, Window
 from diagnose import lockstep
 from diagnose.model import Share
+from diagnose.rules import Limits, Threshold
 
 FEW = 0.02
 """Share of the group's steps below which prefill steps are too few to time: the difference of two large counts."""
+
+THRESHOLDS = {
+    "share": Threshold(
+        0.05,
+        "of step time",
+        "healthy chat traffic loses at most 0.002 to uneven prefill (healthy_spread.py); 48K-token prompts on one rank lost 0.5",
+    ),
+    "lead": Threshold(
+        2.0,
+        "x the peers' prefill time",
+        "healthy ranks differ by at most 1.2 (healthy_spread.py); what is spread over all ranks cannot be levelled further",
+    ),
+    "hit": Threshold(0.3, "of prompt tokens", "healthy ranks' hit ratios lie within 0.02 of each other at 0.98"),
+    "more": Threshold(2.0, "x the peers' prompt tokens", "equal traffic differs by up to 1.2; twice as many tokens are other prompts"),
+}
+"""Limits of the rules that start from one rank's prefill, so that exactly one of them speaks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +57,21 @@ def prefill_load(window: Window) -> PrefillLoad | None:
     uneven = float(busy[leader] - np.nanmean(busy))
     lost = Share(uneven * mid, uneven * low, uneven * high)
     return PrefillLoad(busy, leader, float(busy[leader]) * mid, lost)
+
+
+def prompt_tokens(window: Window) -> tuple[FloatArray, FloatArray]:
+    """(R,) share of prompt tokens found in the prefix cache, and (R,) prompt tokens per second, cached or not; NaN: unknown."""
+    cached, computed = window.mean(signals.CACHED_TOKENS), window.mean(signals.PREFILL_TOKENS)
+    tokens = cached + computed
+    some = np.isfinite(tokens) & (tokens > lockstep.LEAST_RATE)
+    return np.where(some, cached / np.where(some, tokens, 1.0), np.nan), tokens
+
+
+def lost_its_cache(window: Window, row: int, limit: Limits) -> bool:
+    """Whether a rank computes prompts that its peers find cached: a lower hit ratio at no more prompt tokens than theirs."""
+    hit, tokens = prompt_tokens(window)
+    lower = hit[row] < lockstep.peers_median(hit)[row] - limit.hit
+    return bool(lower and tokens[row] <= limit.more * lockstep.peers_median(tokens)[row])
 
 
 def _stretch(window: Window, leader: int, busy: float) -> tuple[float, float, float]:

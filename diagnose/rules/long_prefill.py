@@ -2,7 +2,7 @@
 
 What it detects: prefill time that falls mostly on one rank and stretches everybody's steps.
 Why it matters: a step lasts as long as its longest part; one rank's prompt chunk is everybody's slow token, and CUDA graphs are lost.
-Not this rule: contexts already computed (`context_length_skew`); prefill spread over all ranks, which is simply work.
+Not this rule: contexts already computed (`context_length_skew`); prompts that lost their cache (`prefix_cache_skew`, `kv_pressure`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from collector import promql, signals
 from diagnose import lockstep
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity
-from diagnose.rules import Limits, Threshold, rule
+from diagnose.prefill import THRESHOLDS, lost_its_cache
+from diagnose.rules import Limits, rule
 
 if TYPE_CHECKING:
     from diagnose.case import Case
@@ -27,16 +28,7 @@ if TYPE_CHECKING:
     remedy="Let the ranks prefill together (--enable-prefill-delayer), cut chunks smaller (--chunked-prefill-size), or move prefill to"
     " its own servers (PD disaggregation).",
     needs=(signals.PREFILL_BUSY, signals.DECODE_STEPS),
-    share=Threshold(
-        0.05,
-        "of step time",
-        "healthy chat traffic loses at most 0.002 to uneven prefill (healthy_spread.py); 48K-token prompts on one rank lost 0.5",
-    ),
-    lead=Threshold(
-        2.0,
-        "x the peers' prefill time",
-        "healthy ranks differ by at most 1.2 (healthy_spread.py); what is spread over all ranks cannot be levelled further",
-    ),
+    **THRESHOLDS,
 )
 def long_prefill(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     load = case.prefill_load
@@ -47,8 +39,12 @@ def long_prefill(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     busy, usual = float(load.busy[load.leader]), float(lockstep.peers_median(load.busy)[load.leader])
     if load.lost.mid < limit.share or busy < limit.lead * usual:
         return Healthy(f"the rank that prefills most spends {busy:.0%} of its time on it, its peers {usual:.0%}")
+    if lost_its_cache(case.window, load.leader, limit):
+        return Healthy("the rank that prefills most computes prompts that its peers find cached")
+    if np.nan_to_num(case.window.mean(signals.RETRACTED))[load.leader] > 0:
+        return Healthy("the rank that prefills most computes retracted requests again")
     rank = case.window.ranks[load.leader]
-    weakened = case.window.missing(signals.STEPS_ACTIVE, signals.PREFILL_TOKENS)
+    weakened = case.window.missing(signals.STEPS_ACTIVE, signals.PREFILL_TOKENS, signals.CACHED_TOKENS, signals.RETRACTED)
     tokens = case.window.mean(signals.PREFILL_TOKENS)
     others = float(lockstep.peers_median(tokens)[load.leader])
     return Finding(

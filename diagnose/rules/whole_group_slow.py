@@ -2,7 +2,7 @@
 
 What it detects: a step time above the engine's healthy past that attention, prefill, host waits and experts do not explain.
 Why it matters: inside a lockstep a slow card, a power cap on all cards and a slower build look the same to the engine's metrics.
-Not this rule: uneven experts (`expert_hotspot`); a late host (`host_cpu_starved`, `slow_rank`); more load than before.
+Not this rule: uneven experts (`expert_hotspot`); lost graphs (`graph_fallback`); a late host (`slow_rank`); more load than before.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from collector import promql, signals
+from diagnose import graphs
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity
 from diagnose.rules import Limits, Threshold, rule
@@ -66,7 +67,9 @@ def whole_group_slow(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     fallen = case.balancedness_before is not None and case.balancedness is not None and case.balancedness_before - case.balancedness
     if fallen and fallen > limit.balancedness:
         return Healthy(f"expert balancedness fell by {fallen:.2f} as the steps grew: the experts explain it")
-    weakened = case.window.missing(signals.BALANCEDNESS_COUNT)
+    if graphs.lost(case.window, case.baseline):
+        return Healthy("decode passes lost their CUDA graphs as the steps grew: that explains it")
+    weakened = case.window.missing(signals.BALANCEDNESS_COUNT, signals.EAGER_STEPS)
     return Finding(
         ranks=(),
         share=excess.share,

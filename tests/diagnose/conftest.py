@@ -35,6 +35,10 @@ class Plant:
     hot: int | None = None
     experts: float = 0.0  # seconds per step added by the hottest card
     group: float = 1.0  # factor on every card
+    eager: float = 0.0  # share of decode passes without a graph
+    retracted: Mapping[int, float] = field(default_factory=dict)  # requests per second
+    cached: Mapping[int, float] = field(default_factory=dict)  # share of prompt tokens in the prefix cache; the others' is 0.98
+    prompts: Mapping[int, float] = field(default_factory=dict)  # prompt tokens per second; the others' is 8000
     frozen: Mapping[int, float] = field(default_factory=dict)  # snapshot age at the end
     timer: bool = True
 
@@ -77,6 +81,8 @@ class Plant:
         wait = (lateness.max() - lateness) + 0.0006 + 0.0001 * (np.arange(rows) % 3)
         tree = np.array([0.4 if r % 2 else 0.6 for r in range(rows)])  # how the wait splits between broadcast and gather
         prefill = each(self.prefill, 0.0)
+        hits = each(self.cached, 0.98)
+        prompts = each(self.prompts, 8000.0)
         decode_steps = np.where(prefill > 0, (1.0 - prefill) / self.plain, steps)
         decode_time = np.where(prefill > 0, 1.0 - prefill, 1.0)
         running = np.array(self.running[:rows])
@@ -87,7 +93,7 @@ class Plant:
             signals.SNAPSHOT_AGE: np.maximum.accumulate(
                 np.where(np.arange(columns) == columns - 1, each(self.frozen, 0.3)[:, None], 0.3), axis=1
             ),
-            signals.PREFILL_TOKENS: noisy(prefill * 1024 / (3 * self.plain), 0.0),
+            signals.PREFILL_TOKENS: noisy(prompts * (1.0 - hits), 0.0),
             signals.PREFILL_BUSY: noisy(prefill, 0.0),
             signals.DECODE_STEPS: noisy(decode_steps, 0.0),
             signals.DECODE_TIME: noisy(decode_time, 0.002),
@@ -100,9 +106,11 @@ class Plant:
             signals.SYNC_WAIT: noisy(wait * (1 - tree) * steps, 0.05),
             signals.SCHEDULER_WORK: noisy(self.host * steps + lateness * steps),
             signals.SCHEDULER_CPU: noisy(each(self.cpu, 1.0) * self.host * steps),
-            signals.RETRACTED: noisy(0.0, 0.0),
-            signals.GRAPH_STEPS: noisy(steps - prefill / (3.0 * self.plain), 0.0),
-            signals.EAGER_STEPS: noisy(0.0, 0.0),
+            signals.RETRACTED: noisy(each(self.retracted, 0.0), 0.0),
+            signals.KV_USAGE: noisy(np.where(each(self.retracted, 0.0) > 0, 0.99, 0.1), 0.0),
+            signals.CACHED_TOKENS: noisy(prompts * hits, 0.0),
+            signals.GRAPH_STEPS: noisy((steps - prefill / (3.0 * self.plain)) * (1.0 - self.eager), 0.0),
+            signals.EAGER_STEPS: noisy((steps - prefill / (3.0 * self.plain)) * self.eager, 0.0),
         }
         if len(self.frozen) == rows:  # one stopped rank stops all: no step is counted from then on
             going = np.arange(columns) < columns - min(self.frozen.values())
@@ -143,7 +151,10 @@ SCENES: dict[str, Plant] = {
     "healthy": Plant(),
     "context_length_skew": Plant(length=_long_on(0, 100_000.0)),
     "request_count_skew": Plant(running=_many_on(6)),
-    "long_prefill": Plant(prefill={2: 0.7}),
+    "long_prefill": Plant(prefill={2: 0.7}, cached={2: 0.0}, prompts={2: 20_000.0}),
+    "prefix_cache_skew": Plant(prefill={2: 0.7}, cached={2: 0.3}, prompts={2: 9000.0}),
+    "kv_pressure": Plant(prefill={2: 0.7}, cached={2: 0.3}, prompts={2: 20_000.0}, retracted={2: 0.5}),
+    "graph_fallback": Plant(base=0.042, eager=1.0),
     "host_cpu_starved": Plant(delay={5: 0.060}),
     "slow_rank": Plant(delay={3: 0.060}, cpu={3: 8.0}),
     "expert_hotspot": Plant(experts=0.015, balancedness=0.3, hot=4),
@@ -157,6 +168,9 @@ CULPRITS: dict[str, tuple[int, ...]] = {
     "context_length_skew": (0,),
     "request_count_skew": (6,),
     "long_prefill": (2,),
+    "prefix_cache_skew": (2,),
+    "kv_pressure": (2,),
+    "graph_fallback": (),
     "host_cpu_starved": (5,),
     "slow_rank": (3,),
     "expert_hotspot": (4,),

@@ -21,6 +21,9 @@ CAUSES = (
     "whole_group_slow",
     "stuck_rank",
     "stale_ledger",
+    "prefix_cache_skew",
+    "kv_pressure",
+    "graph_fallback",
 )
 
 

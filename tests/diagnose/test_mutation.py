@@ -20,6 +20,9 @@ SCENES = (
     "whole_group_slow",
     "stuck_rank",
     "stale_ledger",
+    "prefix_cache_skew",
+    "kv_pressure",
+    "graph_fallback",
 )
 
 

@@ -14,6 +14,9 @@ from diagnose.rules import load
 RULES = {
     "context_length_skew": Class.LOAD,
     "expert_hotspot": Class.STRUCTURAL,
+    "graph_fallback": Class.STRUCTURAL,
+    "kv_pressure": Class.LOAD,
+    "prefix_cache_skew": Class.LOAD,
     "host_cpu_starved": Class.SINGLE_POINT,
     "long_prefill": Class.LOAD,
     "request_count_skew": Class.LOAD,

@@ -1,0 +1,39 @@
+"""How decode passes ran, from a CUDA graph or eagerly, and how much of it prefill explains. Pure."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from collector import signals
+from collector.model import Window
+from diagnose import lockstep
+
+
+def eager_share(window: Window) -> float | None:
+    """Share of decode passes that ran without a graph, the median over ranks; None when passes were not counted."""
+    eager, graph = window.mean(signals.EAGER_STEPS), window.mean(signals.GRAPH_STEPS)
+    passes = eager + graph
+    usable = np.isfinite(passes) & (passes > lockstep.LEAST_RATE)
+    return float(np.median(eager[usable] / passes[usable])) if usable.any() else None
+
+
+def prefill_touched(window: Window) -> float | None:
+    """The largest share of the group's steps that can have had a prefill on some rank: active steps that were no decode pass, summed.
+
+    An upper bound, as two ranks may prefill in one step. None when steps or passes were not counted.
+    """
+    rate = lockstep.group_rate(window)
+    own = window.mean(signals.STEPS_ACTIVE) - window.mean(signals.EAGER_STEPS) - window.mean(signals.GRAPH_STEPS)
+    if rate is None or not np.isfinite(own).any():
+        return None
+    return min(1.0, float(np.nansum(np.maximum(own, 0.0))) / rate)
+
+
+LOST = 0.3
+"""Rise of the eager share that counts as graphs lost: healthy windows differ by less than 0.1 around 0.27."""
+
+
+def lost(window: Window, baseline: Window) -> bool:
+    """Whether far more decode passes run eagerly than in the past."""
+    now, before = eager_share(window), eager_share(baseline)
+    return now is not None and before is not None and now - before >= LOST

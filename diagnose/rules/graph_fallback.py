@@ -1,0 +1,70 @@
+"""Decode steps run without CUDA graphs although nobody prefills in them.
+
+What it detects: decode passes that run eagerly in far more steps than prefill anywhere in the group explains.
+Why it matters: graphs are replayed only if every rank votes for it; one rank outside the captured sizes costs all ranks the launch time.
+Not this rule: graphs lost to one rank's prompts (`long_prefill`); a group that slows with its graphs intact (`whole_group_slow`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from collector import promql, signals
+from diagnose import graphs
+from diagnose.confidence import confidence
+from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity, Share
+from diagnose.rules import Limits, Threshold, rule
+
+if TYPE_CHECKING:
+    from diagnose.case import Case
+
+
+@rule(
+    klass=Class.STRUCTURAL,
+    severity=Severity.TICKET,
+    remedy="Raise the captured sizes to the largest batch that a rank runs (--cuda-graph-max-bs), or cap the batch"
+    " (--max-running-requests); look in the start-up log for a rank whose capture was switched off.",
+    needs=(signals.GRAPH_STEPS, signals.EAGER_STEPS, signals.STEPS_ACTIVE),
+    unexplained=Threshold(
+        0.3, "of decode passes", "healthy chat traffic runs 0.27 of its passes eagerly, all of it in steps where some rank prefills"
+    ),
+    share=Threshold(0.05, "of step time", "unexplained differences between healthy windows reach 0.031 (healthy_spread.py)"),
+)
+def graph_fallback(case: Case, limit: Limits) -> Finding | Healthy | NoData:
+    window = case.window
+    eager = graphs.eager_share(window)
+    touched = graphs.prefill_touched(window)
+    if eager is None or touched is None:
+        return NoData(
+            window.missing(signals.GRAPH_STEPS, signals.EAGER_STEPS, signals.STEPS_ACTIVE), "how decode passes ran was not counted"
+        )
+    if not case.long_enough:
+        return NoData((), "the window is too short to show that graphs stay lost")
+    if eager - touched < limit.unexplained:
+        return Healthy(f"{eager:.0%} of decode passes ran without a graph; prefill touches {touched:.0%} of the steps")
+    share = Share(0.15, 0.0, 0.3) if case.excess is None else _bounded(case.excess.share)
+    if share.mid < limit.share:
+        return Healthy(f"{eager:.0%} of decode passes ran without a graph, at no cost in step time")
+    sure = confidence(share.mid, limit.share)
+    return Finding(
+        ranks=(),
+        share=share,
+        confidence=sure if case.excess is not None else min(sure, 0.6),
+        summary=f"{eager:.0%} of decode passes run without a CUDA graph, and prefill explains only {touched:.0%}; one rank's vote does it",
+        evidence=(
+            Evidence(
+                signal=signals.EAGER_STEPS,
+                what=f"{eager:.0%} of decode passes ran eagerly, while at most {touched:.0%} of the steps had a prefill anywhere",
+                observed=eager,
+                expected=touched,
+                unit="of passes",
+                threshold=touched + limit.unexplained,
+                promql=promql.EAGER_SHARE,
+            ),
+        ),
+        would_tell="the batch size of each rank against the captured sizes in its start-up log: the rank above them votes no",
+    )
+
+
+def _bounded(share: Share) -> Share:
+    return Share(max(0.0, share.mid), max(0.0, share.low), max(0.0, min(1.0, share.high)))

@@ -1,0 +1,83 @@
+"""One rank's KV pool is too full: requests are pushed out and computed again.
+
+What it detects: retractions on one rank that its peers do not have.
+Why it matters: each retracted request loses its KV and is prefilled again, which holds up everybody's steps and its own user most.
+Not this rule: a full pool that retracts nothing; prompts that are long and new (`long_prefill`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from collector import promql, signals
+from diagnose import lockstep
+from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity, Share
+from diagnose.rules import Limits, Threshold, rule
+
+if TYPE_CHECKING:
+    from diagnose.case import Case
+
+
+@rule(
+    klass=Class.LOAD,
+    severity=Severity.TICKET,
+    remedy="Deal by tokens (--load-balance-method total_tokens), admit less (--schedule-conservativeness, --max-running-requests), or give"
+    " the rank back what took its pool.",
+    needs=(signals.RETRACTED, signals.KV_USAGE),
+    rate=Threshold(0.1, "requests/s", "one in a window of 10 s; healthy traffic at 0.05 to 0.1 of the pool retracts 0"),
+    lead=Threshold(
+        3.0, "x the peers' retractions", "what all ranks do alike is a pool too small for the load: no dealing helps below 3 to 1"
+    ),
+)
+def kv_pressure(case: Case, limit: Limits) -> Finding | Healthy | NoData:
+    retracted = case.window.mean(signals.RETRACTED)
+    if not np.isfinite(retracted).any():
+        return NoData((signals.RETRACTED,), "retractions were not counted")
+    row = int(np.nanargmax(retracted))
+    rate, usual = float(retracted[row]), float(np.nan_to_num(lockstep.peers_median(retracted)[row]))
+    if rate < limit.rate:
+        return Healthy("no rank pushes requests out of its KV pool")
+    if rate < limit.lead * usual:
+        return Healthy(f"all ranks push requests out alike, the busiest {rate:.2f} per second: the pools are small for the load")
+    rank = case.window.ranks[row]
+    usage = case.window.mean(signals.KV_USAGE)
+    prefill = case.prefill_load
+    again = prefill is not None and prefill.leader == row
+    cost = prefill.lost if prefill is not None and again else Share(0.0, 0.0, 0.0)
+    seen = (_usage(case, row, usage),) if np.isfinite(usage[row]) else ()
+    return Finding(
+        ranks=(rank,),
+        share=cost,
+        confidence=0.9 if seen else 0.7,
+        summary=f"rank {rank} pushes {rate:.2f} requests per second out of its KV pool and computes them again",
+        evidence=(
+            Evidence(
+                signal=signals.RETRACTED,
+                what=f"rank {rank} retracts {rate:.2f} requests per second, its peers {usual:.2f}",
+                observed=rate,
+                expected=usual,
+                unit="requests/s",
+                rank=rank,
+                threshold=limit.rate,
+                promql=promql.RETRACTED,
+            ),
+            *seen,
+        ),
+        would_tell="KV usage of that rank after some of its long requests end: retractions must stop below the full pool",
+        weakened_by=case.window.missing(signals.KV_USAGE),
+    )
+
+
+def _usage(case: Case, row: int, usage: np.ndarray) -> Evidence:
+    usual = float(lockstep.peers_median(usage)[row])
+    return Evidence(
+        signal=signals.KV_USAGE,
+        what=f"its KV pool is {usage[row]:.0%} full, its peers' {usual:.0%}",
+        observed=float(usage[row]),
+        expected=usual,
+        unit="ratio",
+        rank=case.window.ranks[row],
+        promql=promql.KV_USAGE,
+    )

@@ -1,0 +1,70 @@
+"""One rank computes prompts that its peers find in their caches.
+
+What it detects: a prefix hit ratio far below the peers' on the rank that prefills most, at no more prompt tokens than theirs.
+Why it matters: conversations dealt away from the rank that holds their prefix are prefilled anew, at everybody's pace.
+Not this rule: prompts that are longer or more than the peers' (`long_prefill`); prompts computed again after a retraction (`kv_pressure`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from collector import promql, signals
+from diagnose import lockstep
+from diagnose.confidence import confidence
+from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity
+from diagnose.prefill import THRESHOLDS, lost_its_cache, prompt_tokens
+from diagnose.rules import Limits, rule
+
+if TYPE_CHECKING:
+    from diagnose.case import Case
+
+
+@rule(
+    klass=Class.LOAD,
+    severity=Severity.TICKET,
+    remedy="Send a conversation's next turn to the rank that served the last one (a cache-aware router, or routed_dp_rank per session),"
+    " and see whether that rank's cache was flushed.",
+    needs=(signals.PREFILL_BUSY, signals.CACHED_TOKENS, signals.PREFILL_TOKENS),
+    **THRESHOLDS,
+)
+def prefix_cache_skew(case: Case, limit: Limits) -> Finding | Healthy | NoData:
+    load = case.prefill_load
+    if load is None:
+        return NoData(case.window.missing(signals.PREFILL_BUSY, signals.DECODE_STEPS), "prefill time was not observed")
+    if not case.long_enough:
+        return NoData((), "the window is too short to show that prompts keep missing the cache")
+    row = load.leader
+    busy, usual_busy = float(load.busy[row]), float(lockstep.peers_median(load.busy)[row])
+    if load.lost.mid < limit.share or busy < limit.lead * usual_busy:
+        return Healthy("no rank prefills so much more than its peers that it costs time")
+    if missing := case.window.missing(signals.CACHED_TOKENS, signals.PREFILL_TOKENS):
+        return NoData(missing, "one rank prefills most, but whether its prompts were in a cache was not counted")
+    hit, tokens = prompt_tokens(case.window)
+    peers = lockstep.peers_median(hit)
+    if not lost_its_cache(case.window, row, limit):
+        return Healthy(f"the rank that prefills most finds {hit[row]:.0%} of its prompts cached, its peers {peers[row]:.0%}")
+    rank = case.window.ranks[row]
+    return Finding(
+        ranks=(rank,),
+        share=load.lost,
+        confidence=confidence(load.lost.mid, limit.share, missing=len(case.window.missing(signals.STEPS_ACTIVE))),
+        summary=f"rank {rank} finds {hit[row]:.0%} of its prompt tokens cached, its peers {peers[row]:.0%}: it computes what they look up",
+        evidence=(
+            Evidence(
+                signal=signals.CACHED_TOKENS,
+                what=f"of {np.nan_to_num(tokens[row]):,.0f} prompt tokens per second rank {rank} has {hit[row]:.0%} cached,"
+                f" its peers {peers[row]:.0%}",
+                observed=float(hit[row]),
+                expected=float(peers[row]),
+                unit="ratio",
+                rank=rank,
+                threshold=float(peers[row]) - limit.hit,
+                promql=promql.HIT_RATIO,
+            ),
+        ),
+        would_tell="which rank served the same conversations before",
+        weakened_by=case.window.missing(signals.STEPS_ACTIVE),
+    )
