@@ -110,6 +110,7 @@ class Window:
     values: Mapping[str, FloatArray]
     scrapes: int  # pages that were read successfully
     problems: tuple[Problem, ...] = ()
+    _means: dict[str, FloatArray] = field(default_factory=dict, init=False, repr=False, compare=False)  # `mean`, computed once
 
     @property
     def start(self) -> float:
@@ -134,6 +135,13 @@ class Window:
 
     def mean(self, signal: str) -> FloatArray:
         """(R,) time-weighted mean of a signal over the intervals in which it was observed; NaN for a rank never seen."""
+        known = self._means.get(signal)
+        if known is None:
+            known = self._means[signal] = self._mean(signal)
+            known.flags.writeable = False
+        return known
+
+    def _mean(self, signal: str) -> FloatArray:
         values, weights = self.get(signal), np.diff(self.edges)
         seen = np.isfinite(values)
         weight = np.where(seen, weights, 0.0).sum(axis=1)

@@ -153,13 +153,13 @@ def _agreement(window: Window, row: int) -> float:
     blocks = min(blocks, columns)
     if blocks < 2:
         return 0.0
-    votes, cast = 0, 0
-    for part in np.array_split(np.arange(columns), blocks):
-        chunk = nanmean(total[:, part])
-        if np.isfinite(chunk).sum() > 1:
-            cast += 1
-            votes += int(np.nanargmin(chunk)) == row
-    return votes / cast if cast else 0.0
+    starts = np.linspace(0, columns, blocks, endpoint=False).astype(np.intp)
+    seen = np.isfinite(total)
+    count = np.add.reduceat(seen, starts, axis=1, dtype=np.int64)
+    mean = np.add.reduceat(np.where(seen, total, 0.0), starts, axis=1) / np.maximum(count, 1)
+    usable = (count > 0).sum(axis=0) > 1
+    least = np.argmin(np.where(count > 0, mean, np.inf), axis=0)
+    return float((least[usable] == row).mean()) if usable.any() else 0.0
 
 
 def nanmean(values: FloatArray) -> FloatArray:

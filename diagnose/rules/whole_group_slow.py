@@ -42,7 +42,7 @@ NEEDS = (
     balancedness=Threshold(
         0.10,
         "mean/max",
-        "balancedness of healthy windows differs by at most 0.004 (healthy_spread.py), so a fall of 0.1 is a change in the experts",
+        "balancedness of healthy windows differs by at most 0.011 (healthy_spread.py), so a fall of 0.1 is a change in the experts",
     ),
     tokens=Threshold(
         1.25,

@@ -143,19 +143,23 @@ def _scenario(
     from workload.scenario import load
 
     given = {name for name in context.params if (source := context.get_parameter_source(name)) is not None and source.name == "COMMANDLINE"}
-    if twice := sorted(given - {"scenario", "port", "labels", "seconds"}):
+    if twice := sorted(given - {"scenario", "port", "labels", "seconds", "seed", "output"}):
         raise ConfigError(f"--{twice[0]} and --scenario: the scenario says it already; copy its file and change it there")
     try:
         found = load(text)
     except ValueError as error:
         raise ConfigError(f"--scenario {error}") from None
     config = msgspec.structs.replace(found.config, port=port, labels=labels)
+    if "seed" in given:
+        config = msgspec.structs.replace(config, seed=context.params["seed"])
     return config, found.schedule, seconds if "seconds" in given else found.duration
 
 
 @workload.command()
 def simulate(
+    context: typer.Context,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Capture file to write; it must not be there yet.")],
+    scenario: Annotated[str | None, typer.Option(metavar="NAME|FILE.toml", help="As for `run`.")] = None,
     ranks: Annotated[int, typer.Option(min=2, max=64, help="How many data-parallel ranks.")] = 8,
     fault: Annotated[list[str] | None, typer.Option(metavar="NAME[:KEY=VALUE,...]", help="As for `run`; repeatable.")] = None,
     router: Annotated[RouterMethod, typer.Option(help="How requests are dealt to the ranks.")] = RouterMethod.ROUND_ROBIN,
@@ -174,16 +178,21 @@ def simulate(
     from workload.virtual_time.recording import Recording
     from workload.virtual_time.simulate import simulate as simulate_cluster
 
-    config = _with_traffic(ClusterConfig(ranks=ranks, method=router.value, seed=seed, labels=labels), traffic)
-    timetable = _timetable(fault or [], config)
+    if scenario is not None:
+        config, timetable, seconds = _scenario(context, scenario, seconds, 0, labels)
+    else:
+        config = _with_traffic(ClusterConfig(ranks=ranks, method=router.value, seed=seed, labels=labels), traffic)
+        timetable = _timetable(fault or [], config)
     try:
         with Recording(output) as recording, bar("simulating", seconds) as progress:
             simulate_cluster(config, timetable, seconds, recording, progress=progress.at)
     except FileExistsError:
         raise ConfigError(f"{output}: there already; name another file, or remove this one first") from None
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     except OSError as error:
         raise ConfigError(f"{output}: cannot be written ({error.strerror}); name a file in a folder that can") from None
-    say(f"{output}: {recording.pages} pages of {ranks} ranks over {seconds:g} s of simulated time")
+    say(f"{output}: {recording.pages} pages of {config.ranks} ranks over {seconds:g} s of simulated time")
 
 
 def _with_traffic(config: ClusterConfig, text: str) -> ClusterConfig:

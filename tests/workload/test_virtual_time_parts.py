@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -59,20 +58,20 @@ def test_counted_steps_are_the_schedulers_own(seed):
     real_flying = None
     rows = pairs = rid = asked = retracted = 0
     for step in range(1500):
-        messages: list[Callable[[Scheduler], None]] = []
+        submits: list[tuple[int, int, int]] = []
+        aborts: list[int] = []
         if rng.random() < 0.06:
             rid += 1
-            prompt, output = rng.randint(1, 300), rng.randint(1, 400)
-            messages.append(lambda s, r=rid, p=prompt, o=output: s.submit(Request(r, p, p // 2, o)))
+            submits.append((rid, rng.randint(1, 300), rng.randint(1, 400)))
         if rng.random() < 0.01 and rid:
-            gone = rng.randint(max(1, rid - 5), rid)
-            messages.append(lambda s, g=gone: s.abort([g]))
-        due, flying = flying, []
+            aborts.append(rng.randint(max(1, rid - 5), rid))
+        due, flying, messages = flying, [], submits or aborts
         if messages and (batch := lane.catch_up(step, open_end=True)) is not None:
             due.append(batch)
-        for message in messages:
-            message(real)
-            message(lane.scheduler)
+        for scheduler in (real, lane.scheduler):
+            for number, prompt, output in submits:
+                scheduler.submit(Request(number, prompt, prompt // 2, output))
+            scheduler.abort(aborts)
         expected = real.next_batch()
         tokens_pairs = (rows, pairs) if rows else None
         if messages or lane.due <= step:
@@ -118,7 +117,7 @@ def test_a_step_costs_what_the_roofline_says(dispatch, monkeypatch):
             tokens[r] = 700
         pairs = [n * rng.randint(1000, 9000) for n in tokens]
         graph = not extending
-        seconds, hottest = cards.step(tokens, pairs, extending, graph=graph)
+        seconds, hottest = cards.step(tokens, sum(tokens), pairs, extending, graph=graph)
         works = [
             Work(prefill_tokens=n, prefill_pairs=p, graph=graph) if r in extending else Work(n, p, graph=graph)
             for r, (n, p) in enumerate(zip(tokens, pairs, strict=True))

@@ -20,8 +20,8 @@ class NewTokenRatio:
     def __init__(self) -> None:
         self.value = INITIAL
 
-    def decoded(self) -> None:
-        self.value = max(self.value - _DECAY, _LEAST)
+    def decoded(self, steps: int = 1) -> None:
+        self.value = max(self.value - steps * _DECAY, _LEAST)
 
     def retracted(self, left: Iterable[Request]) -> None:
         """After a retraction: the share of their output that the requests `left` will have made 20 tokens from now."""

@@ -104,20 +104,22 @@ class Cards:
             self._states[order.rank] = self._states[order.rank].after(order)
             self._ill = any(state != HEALTHY for state in self._states)
 
-    def step(self, tokens: Sequence[int], pairs: Sequence[int], extending: Sequence[int], *, graph: bool) -> tuple[float, list[float]]:
+    def step(
+        self, tokens: Sequence[int], total: int, pairs: Sequence[int], extending: Sequence[int], *, graph: bool
+    ) -> tuple[float, list[float]]:
         """Seconds of one step of the group, and the copies on the hottest card per sampled layer.
 
-        The ranks `extending` prefill; what the others have is decode.
+        `total` is the sum of `tokens`. The ranks `extending` prefill; what the others have is decode.
         """
         if self._ill or not (self._linear or extending):
             works = [
                 Work(prefill_tokens=n, prefill_pairs=p, graph=graph) if r in extending else Work(n, p, graph=graph)
                 for r, (n, p) in enumerate(zip(tokens, pairs, strict=True))
             ]
-            copies = self._experts.draw(sum(tokens))
+            copies = self._experts.draw(total)
             return self._roofline.step(works, copies, self._states) * self._scatter(), [max(layer) for layer in copies]
         prefill = bool(extending)
-        hottest = [max(layer) for layer in self._experts.draw(sum(tokens))] if prefill else self._experts.hottest(sum(tokens))
+        hottest = [max(layer) for layer in self._experts.draw(total)] if prefill else self._experts.hottest(total)
         experts = self._parts[prefill] + sum(hottest) / len(hottest) * self._per_row[prefill]
         layer = self._attention(tokens, pairs, extending) + experts
         model = self._roofline.model

@@ -55,6 +55,7 @@ class Engine:
         self._letters = 0  # on their way
         self._frozen = False
         self._disturbed = False  # some process may be
+        self._graphs = True  # every rank votes for them
         self._publishes = 0  # the first loop with a snapshot to publish
         for rank in self.ranks:
             self._publish(rank, 0, 0.0)
@@ -152,6 +153,7 @@ class Engine:
                     self._letters -= 1
                     rank.obey(message, self._base)
                 self._disturbed = self._disturbed or rank.disturbed
+                self._graphs = all(other.votes for other in self.ranks)
         return told
 
     def _schedule(self, told: list[Rank]) -> tuple[list[int], list[int], list[int]]:
@@ -190,8 +192,8 @@ class Engine:
             diary.level.append(math.nan)
             self._flying = None
             return
-        graph = not extending and max(tokens) <= self._flags.decode_graph_rows and all(rank.votes for rank in self.ranks)
-        seconds, hottest = self.cards.step(tokens, pairs, extending, graph=graph)
+        graph = not extending and max(tokens) <= self._flags.decode_graph_rows and self._graphs
+        seconds, hottest = self.cards.step(tokens, total, pairs, extending, graph=graph)
         free = self._flying if self._flying is not None else -math.inf
         self._launched = self._ready
         self._flying = max(free, self._ready) + seconds

@@ -41,8 +41,7 @@ class Lane:
             request.held += counted
             request.produced += counted - open_end
         scheduler.kv.take(counted * len(requests))
-        for _ in range(counted):
-            scheduler.ratio.decoded()
+        scheduler.ratio.decoded(counted)
         if not open_end:
             return None
         rows, pairs = self.rows, self.pairs + (counted - 1) * self.rows

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+import msgspec
 
 from workload.config import ClusterConfig
 from workload.virtual_time.columns import Column
@@ -31,7 +32,7 @@ class Recording:
         self._engine = engine
         self._file = path.open("xb")
         self._packer = zlib.compressobj(_LEVEL, wbits=_GZIP)
-        self._put(json.dumps({"format": FORMAT, "redacted": True, "created": start}))
+        self._put({"format": FORMAT, "redacted": True, "created": start})
 
     def open(self, config: ClusterConfig, columns: list[Column]) -> None:
         """What is recorded: called by `simulate` before the first page."""
@@ -50,7 +51,7 @@ class Recording:
                 self._file.write(self._packer.flush())
 
     def _page(self, source: str, at: float, content_type: str, body: str) -> None:
-        line = {
+        line: dict[str, object] = {
             "engine": self._engine,
             "node": self._engine,
             "source": source,
@@ -60,11 +61,11 @@ class Recording:
             "content_type": content_type,
             "text": body,
         }
-        self._put(json.dumps(line))
+        self._put(line)
         self.pages += 1
 
-    def _put(self, line: str) -> None:
-        self._file.write(self._packer.compress(line.encode() + b"\n"))
+    def _put(self, line: dict[str, object]) -> None:
+        self._file.write(self._packer.compress(msgspec.json.encode(line) + b"\n"))
 
     def __enter__(self) -> Self:
         return self
