@@ -69,6 +69,22 @@ class Case:
         return Share(upper / 2, 0.0, upper)
 
     @cached_property
+    def host_dry(self) -> float | None:
+        """Share of step time in which devices ran dry while hosts waited for each other, whoever was last; None when waits are unknown.
+
+        Step by step somebody waits for nobody, so all waiting is somebody's lateness. If the late one changes, the waits of all ranks are
+        alike, and only their size, held against the device timer or the past, shows the loss.
+        """
+        if self.waits is None or not self.step_time or self.host_lost is None:
+            return None
+        waited = float(np.nanmean(self.waits.per_step))
+        exposed = lockstep.host_exposed(self.window, self.step_time)
+        before = lockstep.cadence(self.baseline) if self.baseline else None
+        if exposed is None and before is not None:
+            exposed = max(0.0, self.step_time - before)
+        return self.host_lost.mid if exposed is None else max(self.host_lost.mid, min(waited, exposed) / self.step_time)
+
+    @cached_property
     def pair_load(self) -> attribution.PairLoad | None:
         """How attention work is dealt."""
         return attribution.pair_load(self.window, self.baseline)

@@ -51,6 +51,11 @@ class LateHost:
     named: bool  # False: `rows` are candidates
     would_tell: str = ""
 
+    @property
+    def several(self) -> bool:
+        """Whether more than one rank is late, and each is named."""
+        return self.named and len(self.rows) > 1
+
 
 def late_host(case: Case, limit: Limits) -> LateHost | Healthy | NoData:
     """The late ranks of a case by the limits of THRESHOLDS, or why there are none, or what is missing."""

@@ -96,7 +96,7 @@ class Waits:
     late: tuple[int, ...]
     gap: float
     spread: float
-    agreement: float  # share of the window's blocks in which the same rank waits least
+    agreement: float  # share of the window's blocks in which one of `late` waits least (without any: the rank that waits least overall)
 
     @property
     def lateness(self) -> FloatArray:
@@ -125,7 +125,7 @@ def waits(window: Window) -> Waits | None:
     if wait is None or np.isfinite(wait).sum() < 2:
         return None
     late, gap, spread = _low_cluster(wait)
-    return Waits(wait, window.has(signals.RECV_WAIT), late, gap, spread, _agreement(window, int(np.nanargmin(wait))))
+    return Waits(wait, window.has(signals.RECV_WAIT), late, gap, spread, _agreement(window, late or (int(np.nanargmin(wait)),)))
 
 
 def _low_cluster(wait: FloatArray) -> tuple[tuple[int, ...], float, float]:
@@ -145,8 +145,8 @@ def _low_cluster(wait: FloatArray) -> tuple[tuple[int, ...], float, float]:
     return tuple(sorted(int(k) for k in order[:cut])), gap, spread
 
 
-def _agreement(window: Window, row: int) -> float:
-    """Share of blocks of at least BLOCK_S in which `row` waits least; 0 when the window is too short for two blocks."""
+def _agreement(window: Window, rows: tuple[int, ...]) -> float:
+    """Share of blocks of at least BLOCK_S in which one of `rows` waits least; 0 when the window is too short for two blocks."""
     total = window.get(signals.SYNC_WAIT) + (window.get(signals.RECV_WAIT) if window.has(signals.RECV_WAIT) else 0.0)
     blocks = int((window.end - window.start) // BLOCK_S)
     columns = total.shape[1]
@@ -159,7 +159,7 @@ def _agreement(window: Window, row: int) -> float:
     mean = np.add.reduceat(np.where(seen, total, 0.0), starts, axis=1) / np.maximum(count, 1)
     usable = (count > 0).sum(axis=0) > 1
     least = np.argmin(np.where(count > 0, mean, np.inf), axis=0)
-    return float((least[usable] == row).mean()) if usable.any() else 0.0
+    return float(np.isin(least[usable], rows).mean()) if usable.any() else 0.0
 
 
 def nanmean(values: FloatArray) -> FloatArray:

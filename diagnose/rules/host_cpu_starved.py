@@ -31,6 +31,8 @@ def host_cpu_starved(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     found = late_host.late_host(case, limit)
     if not isinstance(found, late_host.LateHost):
         return found
+    if found.several:
+        return Healthy("several ranks are late together, which is no single rank's doing")
     if found.cpu_ratio is None:
         return NoData((signals.SCHEDULER_CPU,), "a rank is late, but without its CPU time stolen time and more work look the same")
     if found.cpu_ratio > limit.busy:

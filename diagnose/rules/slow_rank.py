@@ -30,6 +30,8 @@ def slow_rank(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     found = late_host.late_host(case, limit)
     if not isinstance(found, late_host.LateHost):
         return found
+    if found.several:
+        return Healthy("several ranks are late together, which is no single rank's doing")
     ratio = found.cpu_ratio
     if ratio is not None and ratio <= limit.busy:
         return Healthy(f"the late rank uses {ratio:.1f} times its peers' CPU: it is kept from running, not busy")

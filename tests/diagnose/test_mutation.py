@@ -23,6 +23,7 @@ SCENES = (
     "prefix_cache_skew",
     "kv_pressure",
     "graph_fallback",
+    "slow_node",
 )
 
 

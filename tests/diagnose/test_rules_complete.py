@@ -20,6 +20,7 @@ RULES = {
     "host_cpu_starved": Class.SINGLE_POINT,
     "long_prefill": Class.LOAD,
     "request_count_skew": Class.LOAD,
+    "slow_node": Class.SINGLE_POINT,
     "slow_rank": Class.SINGLE_POINT,
     "stale_ledger": Class.LOAD,
     "stuck_rank": Class.SINGLE_POINT,

@@ -60,3 +60,57 @@ def test_a_slip_in_a_fault_is_found_before_the_start(ran: list[Any], fault: str,
     assert done.exit_code == 2
     assert said in done.stderr
     assert ran == []
+
+
+def test_a_scenario_says_it_all(ran: list[Any]) -> None:
+    """Ranks, faults and duration come from the scenario; --for, --port and --labels may be given beside it, nothing else."""
+    done = CliRunner().invoke(app, ["workload", "run", "--scenario", "two_overlapping", "--port", "1"])
+    assert done.exit_code == 0, done.output
+    ((config, schedule, duration),) = ran
+    assert (config.ranks, config.port, duration) == (8, 1, 60.0)
+    assert [(s.fault, s.rank) for s in schedule] == [("request_count_skew", 6), ("link_degraded", 0)]
+    assert CliRunner().invoke(app, ["workload", "run", "--scenario", "slow_rank", "--for", "5s"]).exit_code == 0
+    assert ran[1][2] == 5.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--scenario", "slow_rnk"], "did you mean 'slow_rank'?"),
+        (["--scenario", "gone.toml"], "gone.toml: cannot be read"),
+        (["--scenario", "slow_rank", "--ranks", "4"], "--ranks and --scenario: the scenario says it already"),
+    ],
+)
+def test_a_wrong_scenario_is_found_before_the_start(ran: list[Any], arguments: list[str], said: str) -> None:
+    """Exit 2 with the next step, and nothing was started."""
+    done = CliRunner().invoke(app, ["workload", "run", *arguments])
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert ran == []
+
+
+def test_scenarios_are_listed_with_what_they_are_about() -> None:
+    """Every bundled scenario has its line."""
+    from workload.scenario import bundled, load
+
+    done = CliRunner().invoke(app, ["workload", "scenarios"])
+    assert done.exit_code == 0
+    assert [line.split(maxsplit=1) for line in done.output.splitlines()] == [[name, load(name).about] for name in bundled()]
+
+
+def test_a_scenario_is_drawn_and_simulated(tmp_path: Any) -> None:
+    """A picture and a capture, with nothing started; what virtual time does not play is refused."""
+    scenario = tmp_path / "mine.toml"
+    scenario.write_text("ranks = 2\nduration = 5")
+    done = CliRunner().invoke(app, ["workload", "plot", str(scenario), "-o", str(tmp_path)])
+    assert (done.exit_code, done.stdout) == (0, f"{tmp_path / 'mine.svg'}\n")
+    done = CliRunner().invoke(app, ["workload", "simulate", "--scenario", str(scenario), "-o", str(tmp_path / "mine.slowrank")])
+    assert done.exit_code == 0, done.output
+    assert "of 2 ranks over 5 s" in " ".join(done.stdout.split())
+    for command in (
+        ["plot", "pd_queue_skew", "-o", str(tmp_path)],
+        ["simulate", "--scenario", "pd_queue_skew", "-o", str(tmp_path / "pd")],
+    ):
+        done = CliRunner().invoke(app, ["workload", *command])
+        assert done.exit_code == 2
+        assert "virtual time does not play" in done.stderr
