@@ -69,7 +69,7 @@ class Case:
         return Share(upper / 2, 0.0, upper)
 
     @cached_property
-    def host_dry(self) -> float | None:
+    def host_dry(self) -> Share | None:
         """Share of step time in which devices ran dry while hosts waited for each other, whoever was last; None when waits are unknown.
 
         Step by step somebody waits for nobody, so all waiting is somebody's lateness. If the late one changes, the waits of all ranks are
@@ -82,7 +82,11 @@ class Case:
         before = lockstep.cadence(self.baseline) if self.baseline else None
         if exposed is None and before is not None:
             exposed = max(0.0, self.step_time - before)
-        return self.host_lost.mid if exposed is None else max(self.host_lost.mid, min(waited, exposed) / self.step_time)
+        one = self.host_lost
+        if exposed is None:
+            return one
+        dry = max(one.mid, min(1.0, min(waited, exposed) / self.step_time))
+        return Share(dry, one.low, max(one.high, dry))
 
     @cached_property
     def pair_load(self) -> attribution.PairLoad | None:
@@ -97,7 +101,7 @@ class Case:
     @cached_property
     def excess(self) -> attribution.Excess | None:
         """Cadence that no known cause explains, against the healthy past."""
-        return attribution.excess(self.window, self.baseline, self.host_lost)
+        return attribution.excess(self.window, self.baseline, self.host_dry)
 
     @cached_property
     def balancedness(self) -> float | None:

@@ -199,7 +199,7 @@ def _lost_time(case: Case, found: list[_Found]) -> LostTime:
     What findings explain is booked to them, the rest to "unexplained": it is there in every healthy group too, as chance deals unevenly.
     """
     parts = [
-        case.host_dry,
+        case.host_dry.mid if case.host_dry else None,
         case.pair_load.lost.mid if case.pair_load and case.pair_load.lost else None,
         case.prefill_load.lost.mid if case.prefill_load else None,
         max(0.0, case.excess.share.mid) if case.excess else None,

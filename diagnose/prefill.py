@@ -86,7 +86,7 @@ def _stretch(window: Window, leader: int, busy: float) -> tuple[float, float, fl
         return 0.5, 0.0, 1.0  # it hardly decodes at all: only that the answer lies between nothing and everything is known
     plain = float(moments[0] / moments[1])
     steps = rate - (1.0 - busy) / plain  # per second
-    if steps <= FEW * rate:
+    if steps <= FEW * rate or busy <= lockstep.LEAST_RATE:
         return 0.5, 0.0, 1.0
     mid = min(1.0, max(0.0, 1.0 - plain * steps / busy))
     return mid, 0.5 * mid, min(1.0, 1.5 * mid)

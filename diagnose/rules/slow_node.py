@@ -33,11 +33,12 @@ def slow_node(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     if not found.several:
         return Healthy("one rank alone is late")
     names = case.rank_ids(found.rows)
+    share = case.host_dry or found.share  # what all late ranks cost together, not only what the last one does more than the others
     half = len(names) * 2 == len(case.window.ranks)
     return Finding(
         ranks=names,
-        share=found.share,
-        confidence=confidence(found.share.mid, limit.share, agreement=found.agreement, missing=len(found.weakened_by) + half),
+        share=share,
+        confidence=confidence(share.mid, limit.share, agreement=found.agreement, missing=len(found.weakened_by) + half),
         summary=f"ranks {', '.join(map(str, names))} are late together at the host exchanges: what they share is slow",
         evidence=found.evidence,
         would_tell="whether these ranks are one node's or one NUMA domain's, and that node's CPU pressure (/proc/pressure/cpu)",
