@@ -11,6 +11,7 @@ from workload.router import REFRESH_SECONDS, SglangMethod
 from workload.scheduling.settings import EngineFlags
 from workload.traffic.model import ClosedLoop, Lengths, OpenLoop, Traffic
 from workload.traffic.presets import CHAT
+from workload.vllm.settings import VllmFlags
 
 __all__ = [
     "CHAT",
@@ -27,6 +28,7 @@ __all__ = [
     "Method",
     "OpenLoop",
     "Traffic",
+    "VllmFlags",
 ]
 
 VERSION = "0.5.23"  # the SGLang release whose face the cluster wears
@@ -80,8 +82,12 @@ class Experts(msgspec.Struct, frozen=True):
 
 
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """`port` 0 takes a free one. `labels` is where the truth about injected faults goes; no child process is told it."""
+    """`vllm` makes it a vLLM cluster: `method`, `budget` and `engine` are SGLang's, and then mean nothing.
 
+    `port` 0 takes a free one. `labels` is where the truth about injected faults goes; no child process is told it.
+    """
+
+    vllm: VllmFlags | None = None
     ranks: int = 8
     device: DeviceKind = "virtual"
     card: str = "H20-3e"  # that a virtual device pretends to be, a key of `workload.device.catalogue`
@@ -100,6 +106,8 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.ranks < 2:
             raise ValueError(f"{self.ranks} ranks: a data-parallel group has at least 2")
+        if self.vllm is not None and not self.vllm.moe and self.device != "virtual":
+            raise ValueError(f"dense engines on device {self.device!r}: only virtual cards can step alone; use device 'virtual'")
         if self.device == "virtual":
             from workload.device.roofline import Roofline  # which itself needs this module
 

@@ -10,7 +10,7 @@ import random
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -160,7 +160,7 @@ class Pinned:
                 del self._live[order.name]
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.answers = asyncio.Event()
@@ -178,7 +178,7 @@ class _Server(uvicorn.Server):
 def run(spec: Spec, control: socket.socket, ranks: Mapping[int, socket.socket]) -> None:
     """Serves until the cluster's owner or a rank is gone. If it is the owner, removes the working directory, as nobody else would."""
     try:
-        asyncio.run(_serve(spec.config, spec.loads_path, control, ranks))
+        asyncio.run(_engine(spec, control, ranks))
     except BaseExceptionGroup as group:
         _, others = group.split(PeerLostError)
         if others is not None:
@@ -186,6 +186,15 @@ def run(spec: Spec, control: socket.socket, ranks: Mapping[int, socket.socket]) 
         if _orphaned(spec.parent):
             shutil.rmtree(Path(spec.workdir), ignore_errors=True)
         raise PeerLostError from None
+
+
+def _engine(spec: Spec, control: socket.socket, ranks: Mapping[int, socket.socket]) -> Coroutine[None, None, None]:
+    """The front end that wears the configured engine's face."""
+    if spec.config.vllm is None:
+        return _serve(spec.config, spec.loads_path, control, ranks)
+    from workload.vllm import frontend  # which itself needs this module
+
+    return frontend.serve(spec.config, spec.config.vllm, control, ranks)
 
 
 def _orphaned(parent: int) -> bool:
@@ -208,7 +217,7 @@ async def _serve(config: ClusterConfig, loads_path: str, control: socket.socket,
         healthy=dispatcher.healthy,
     )
     listener = socket.create_server(("127.0.0.1", config.port))
-    server = _Server(uvicorn.Config(app, log_level="warning", access_log=False))
+    server = Server(uvicorn.Config(app, log_level="warning", access_log=False))
     cards = dcgm.mount(app, config, SnapshotReader(loads_path, config.ranks))
     pinned = Pinned(dispatcher, config.seed)
 

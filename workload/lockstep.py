@@ -64,7 +64,7 @@ class Lockstep:
             self._turn(self._scheduler)
             self._stage("process_queue")
 
-        _burn(self._busy)
+        burn(self._busy)
         batch = self._scheduler.next_batch()
         table, sync_wait = self._exchange.gather(self._votes.row(batch))
         self._stage("get_next_batch_to_run")
@@ -137,7 +137,7 @@ class Lockstep:
             sync_wait=sync_wait,
             launched=time.monotonic(),
         )
-        self._device.launch(self._steps, _work(batch, graph=agreed.graph))
+        self._device.launch(self._steps, work_of(batch, graph=agreed.graph))
         self._reporter.launched(step)
         if batch is not None:
             for request in batch.started:
@@ -179,7 +179,7 @@ class Lockstep:
         self._mark = now
 
 
-def _work(batch: Batch | None, *, graph: bool) -> Work:
+def work_of(batch: Batch | None, *, graph: bool) -> Work:
     """What the batch is for the card. A draft model's own time is left out: three passes through one layer, against 78."""
     if batch is None:
         return Work(graph=graph)
@@ -192,7 +192,7 @@ def _work(batch: Batch | None, *, graph: bool) -> Work:
     )
 
 
-def _burn(seconds: float) -> None:
+def burn(seconds: float) -> None:
     """Uses that much CPU of this thread; on a crowded machine that takes longer than `seconds` of wall time."""
     if seconds > 0:
         end = time.thread_time() + seconds

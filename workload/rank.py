@@ -21,6 +21,10 @@ def run(
     config: ClusterConfig, rank: int, loads_path: str, control: Channel, peers: Mapping[int, socket], frontend: socket, fabric: socket
 ) -> None:
     """Runs until a process that it works with is gone."""
+    if config.vllm is not None:
+        from workload.vllm import process
+
+        process.run(config, config.vllm, rank, control, peers, frontend, _device(config, rank, loads_path, fabric))
     scheduler = make_scheduler(config, rank)
     reporter = Reporter(config, rank, loads_path)
     loop = Lockstep(

@@ -14,6 +14,7 @@ from typing import Literal
 from workload import faults, harmless
 from workload.config import ClusterConfig
 from workload.fault import Fault
+from workload.vllm.faults import lacks as vllm_lacks
 
 RAMP_LEVELS = 5  # severities of a ramp: a fifth at its begin, all of it at its end
 
@@ -114,7 +115,7 @@ def allowed(fault: Fault, rank: int | None, severity: float | None, config: Clus
         raise ValueError(f"{fault.id}: acts on one of ranks 0 to {config.ranks - 1}, not on {rank}; add rank=0 to rank={config.ranks - 1}")
     if severity is not None and not 0 < severity <= fault.most:
         raise ValueError(f"{fault.id}: severity {severity:g} is not between 0 and {fault.most:g}")
-    if (missing := fault.lacks(config)) is not None:
+    if (missing := fault.lacks(config) or vllm_lacks(fault.id, config.vllm)) is not None:
         raise ValueError(f"{fault.id}: {missing}")
 
 

@@ -31,6 +31,13 @@ class Device(StrEnum):
     CUDA = "cuda"
 
 
+class EngineKind(StrEnum):
+    """Whose shape and pages the cluster has."""
+
+    SGLANG = "sglang"
+    VLLM = "vllm"
+
+
 class RouterMethod(StrEnum):
     """How requests are dealt to ranks: SGLang's four methods, and vLLM's score."""
 
@@ -91,6 +98,9 @@ def run(
             metavar="NAME|FILE.toml", help="Ranks, device, router, traffic, faults and duration from a file or a bundled scenario."
         ),
     ] = None,
+    engine: Annotated[EngineKind, typer.Option(help="Whose shape and pages the cluster has.")] = EngineKind.SGLANG,
+    dense: Annotated[bool, typer.Option("--dense", help="vLLM: a dense model; every rank steps at its own pace.")] = False,
+    api_servers: Annotated[int, typer.Option(min=1, max=64, help="vLLM: how many API servers share the port.")] = 1,
     ranks: Annotated[int, typer.Option(min=2, max=64, help="How many data-parallel ranks.")] = 8,
     device: Annotated[Device, typer.Option(help="virtual sleeps as long as a card would work; cpu and cuda compute.")] = Device.VIRTUAL,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")] = 0,
@@ -123,6 +133,7 @@ def run(
         config, timetable, seconds = _scenario(context, scenario, seconds, port, labels)
     else:
         config = _with_traffic(ClusterConfig(ranks=ranks, device=device.value, method=router.value, port=port, labels=labels), traffic)
+        config = _with_engine(context, config, engine, dense=dense, api_servers=api_servers)
         timetable = _timetable(fault or [], config)
     stop = threading.Event()
     before = signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
@@ -193,6 +204,27 @@ def simulate(
     except OSError as error:
         raise ConfigError(f"{output}: cannot be written ({error.strerror}); name a file in a folder that can") from None
     say(f"{output}: {recording.pages} pages of {config.ranks} ranks over {seconds:g} s of simulated time")
+
+
+def _with_engine(context: typer.Context, config: ClusterConfig, engine: EngineKind, *, dense: bool, api_servers: int) -> ClusterConfig:
+    """The configuration as a cluster of that engine; options of the other one are refused."""
+    import msgspec
+
+    from workload.config import VllmFlags
+    from workload.vllm.dense import NAME
+
+    given = {name for name in context.params if (source := context.get_parameter_source(name)) is not None and source.name == "COMMANDLINE"}
+    if engine is EngineKind.SGLANG:
+        if wrong := sorted(given & {"dense", "api_servers"}):
+            raise ConfigError(f"--{wrong[0].replace('_', '-')}: only a vLLM cluster has it; add --engine vllm")
+        return config
+    if "router" in given and config.method != "vllm_score":
+        raise ConfigError(f"--router {config.method}: vLLM deals by its own score alone; leave it out, or run --engine sglang")
+    try:
+        flags = VllmFlags(moe=not dense, api_servers=api_servers)
+        return msgspec.structs.replace(config, vllm=flags, model_name=NAME if dense else config.model_name)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _with_traffic(config: ClusterConfig, text: str) -> ClusterConfig:

@@ -44,6 +44,33 @@ def test_options_reach_the_generator(ran: list[Any]) -> None:
     assert done.stdout.splitlines()[0] == "http://127.0.0.1:1"
 
 
+def test_a_vllm_cluster_is_an_option_away(ran: list[Any]) -> None:
+    """MoE and one API server without further words; --dense serves a dense model."""
+    for arguments in ([], ["--dense", "--api-servers", "4"]):
+        assert CliRunner().invoke(app, ["workload", "run", "--engine", "vllm", *arguments]).exit_code == 0
+    (moe, _, _), (dense, _, _) = ran
+    assert (moe.vllm.moe, moe.vllm.api_servers, moe.model_name) == (True, 1, "glm-5-like")
+    assert (dense.vllm.moe, dense.vllm.api_servers, dense.model_name) == (False, 4, "glm-4-32b-like")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--dense"], "--dense: only a vLLM cluster has it"),
+        (["--api-servers", "2"], "--api-servers: only a vLLM cluster has it"),
+        (["--engine", "vllm", "--router", "total_tokens"], "--router total_tokens: vLLM deals by its own score alone"),
+        (["--engine", "vllm", "--dense", "--device", "cpu"], "use device 'virtual'"),
+        (["--engine", "vllm", "--dense", "--fault", "expert_hotspot:rank=1"], "a dense model has no experts"),
+    ],
+)
+def test_options_of_the_other_engine_are_refused(ran: list[Any], arguments: list[str], said: str) -> None:
+    """Exit 2 and the next step; nothing was started."""
+    done = CliRunner().invoke(app, ["workload", "run", *arguments])
+    assert done.exit_code == 2
+    assert said in " ".join(done.output.split())
+    assert ran == []
+
+
 @pytest.mark.parametrize(
     ("fault", "said"),
     [

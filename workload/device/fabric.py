@@ -18,7 +18,11 @@ def run(config: ClusterConfig, control: Channel, ranks: Mapping[int, socket]) ->
     experts = ExpertLoad(config.ranks, config.seed, config.experts)
     control.send(Ready())
     channels = [Channel(ranks[r], Launch | Meet) for r in range(config.ranks)]
-    if config.device != "virtual":
+    if config.vllm is not None and not config.vllm.moe:
+        from workload.vllm.cards import IndependentFabric
+
+        IndependentFabric(config, experts, control, channels).run()
+    elif config.device != "virtual":
         _Meets(config, experts, control, channels).run()
     else:
         _Virtual(config, experts, control, channels).run()

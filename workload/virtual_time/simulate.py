@@ -127,6 +127,7 @@ def _check(config: ClusterConfig) -> None:
         what
         for what, there in (
             (f"device {config.device!r}", config.device != "virtual"),
+            ("a vLLM engine", config.vllm is not None),
             ("mixed prefill", engine.mixed),
             ("speculation", engine.speculation is not None),
             ("an engine split into prefill and decode", engine.split is not None),

@@ -6,12 +6,13 @@ import random
 import time
 
 from workload.config import ClusterConfig
-from workload.device import Work
+from workload.device import Work, catalogue
 from workload.device.experts import ExpertLoad
 from workload.device.fabric import Fabric
 from workload.device.roofline import Roofline
 from workload.device.state import HEALTHY
 from workload.device.virtual import NOISE
+from workload.vllm.dense import DENSE
 from workload.wire import CardOrder, Channel, Done, Launch
 
 _NO_ROWS = [[0.0]]  # no experts: no copies for this card
@@ -22,7 +23,7 @@ class IndependentCards:
 
     def __init__(self, config: ClusterConfig) -> None:
         self.stretch = 1.0
-        self._roofline = Roofline.of(config)
+        self._roofline = Roofline(catalogue.find(config.card), DENSE)
         self._states = [HEALTHY] * config.ranks
         self._rng = random.Random(config.seed + 1)
         self._launched: list[list[Launch]] = [[] for _ in range(config.ranks)]
@@ -54,7 +55,7 @@ class IndependentCards:
         if rank in self._running or not self._launched[rank]:
             return
         m = self._launched[rank].pop(0)
-        work = Work(m.decode_tokens, m.decode_pairs, m.prefill_tokens, m.prefill_pairs, m.graph)
+        work = Work(m.decode_tokens, m.decode_pairs, m.prefill_tokens, m.prefill_pairs, graph=m.graph)
         seconds = self._roofline.step([work], _NO_ROWS, [self._states[rank]]) * self.stretch * (1 + self._rng.gauss(0, NOISE))
         self._ends[rank] = max(self._ends[rank], m.at) + seconds
         self._running[rank] = Done(m.step, seconds, [])

@@ -17,7 +17,15 @@ from workload.scheduling.request import Batch, Request
 class VllmScheduler(Scheduler):
     def __init__(self, limits: Limits) -> None:
         super().__init__(limits)
-        self.preempted: Counter[int] = Counter()  # times since the request's last output
+        self._preempted: Counter[int] = Counter()  # times since the request's last output
+
+    def abort(self, rids: list[int]) -> None:
+        super().abort(rids)
+        self.take_preempted(rids)
+
+    def take_preempted(self, rids: list[int]) -> list[tuple[int, int]]:
+        """Those of `rids` that were preempted since last asked, and how many times."""
+        return [(rid, self._preempted.pop(rid)) for rid in rids if rid in self._preempted]
 
     @property
     def unfinished(self) -> int:
@@ -99,5 +107,5 @@ class VllmScheduler(Scheduler):
             self.running.remove(request)
         self._release(request)
         request.filled = 0
-        self.preempted[request.rid] += 1
+        self._preempted[request.rid] += 1
         self.waiting.appendleft(request)
