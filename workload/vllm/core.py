@@ -14,7 +14,7 @@ from typing import Any
 from workload.device import Device
 from workload.exchange import Column, Exchange
 from workload.lockstep import burn, work_of
-from workload.scheduling.request import Batch, Request
+from workload.scheduling.request import Batch, Request, Result
 from workload.scheduling.votes import GraphVotes, agree
 from workload.vllm.scheduler import VllmScheduler
 from workload.vllm.wire import Output, Started, StartWave, Woken
@@ -45,6 +45,7 @@ class EngineCore:
         self._in_flight: list[Batch | None] = []  # launched and not waited for; None: a dummy
         self._scheduled: dict[int, float] = {}  # when requests without a token yet were first scheduled
         self._queries = self._hits = 0
+        self._aborted = False  # since the last output
         self._paused = exchange is not None
         self._waves = 0  # that have ended
         self._asked = 0  # the latest wave that the coordinator wants
@@ -58,6 +59,10 @@ class EngineCore:
             self._rest()
         else:
             self._lockstep(self._exchange)
+        if self._aborted and not any(self._in_flight):
+            # vLLM runs an empty step to clear what was aborted: without its output an engine with nothing to run would show an
+            # aborted request as waiting for good
+            self._tell([], Result())
 
     def _rest(self) -> None:
         """Waits for whoever starts the next wave: a request of our own, or the coordinator."""
@@ -113,6 +118,7 @@ class EngineCore:
                     self._scheduler.abort(rids)
                     for rid in rids:
                         self._scheduled.pop(rid, None)
+                    self._aborted = True
                 case StartWave(wave):
                     self._asked = max(self._asked, wave)
         for order in self._control.drain():
@@ -148,12 +154,13 @@ class EngineCore:
     def _process(self) -> None:
         batch = self._in_flight.pop(0)
         self._device.wait()
-        if batch is None:
-            return
-        scheduler = self._scheduler
-        alive = [r for r in batch.requests if not r.aborted]
-        result = scheduler.complete(batch)
-        first = set(result.first)
+        if batch is not None:
+            alive = [r for r in batch.requests if not r.aborted]
+            self._tell(alive, self._scheduler.complete(batch))
+
+    def _tell(self, alive: list[Request], result: Result) -> None:
+        """Puts out a step's result: `alive` are the requests that got a token."""
+        scheduler, first = self._scheduler, set(result.first)
         self._frontend.send(
             Output(
                 at=time.monotonic(),
@@ -169,3 +176,4 @@ class EngineCore:
             )
         )
         self._queries = self._hits = 0
+        self._aborted = False
