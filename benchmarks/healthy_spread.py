@@ -18,9 +18,10 @@ import numpy as np
 from collector import signals
 from collector.intake import Intake
 from collector.scrape import parse_target, scrape
-from diagnose import lockstep
+from diagnose import graphs, lockstep
 from diagnose.case import Case
 from diagnose.engine import diagnose
+from diagnose.prefill import prompt_tokens
 from workload.cluster import Cluster
 from workload.config import ClusterConfig
 
@@ -60,6 +61,23 @@ def quantities(case: Case) -> dict[str, float]:
         busy = case.prefill_load.busy
         out["levelling prefill, share of step time"] = case.prefill_load.lost.mid
         out["most prefill time over the peers'"] = float(np.max(busy) / max(np.median(busy), 1e-9))
+    hit, prompts = prompt_tokens(case.window)
+    if np.isfinite(hit).any():
+        out["lowest prefix hit ratio below the peers'"] = float(np.nanmax(lockstep.peers_median(hit) - hit))
+        out["most prompt tokens over the peers'"] = float(np.nanmax(prompts / lockstep.peers_median(prompts)))
+    eager, touched = graphs.eager_share(case.window), graphs.prefill_touched(case.window)
+    if eager is not None and touched is not None:
+        out["share of decode passes that are eager"] = eager
+        out["eager share that prefill does not explain"] = eager - touched
+        before = graphs.eager_share(case.baseline) if case.baseline else None
+        if before is not None:
+            out["rise of the eager share over the past"] = eager - before
+    out["retracted requests per second"] = float(np.nanmax(case.window.mean(signals.RETRACTED)))
+    running = case.window.mean(signals.RUNNING)
+    out["most running requests over the peers'"] = float(np.nanmax(running / lockstep.peers_median(running)))
+    load = case.window.mean(signals.EXPERT_LOAD)
+    if np.isfinite(load).any():
+        out["most expert load over the peers'"] = float(np.nanmax(load / lockstep.peers_median(load)))
     if case.balancedness is not None:
         out["1 - expert balancedness"] = 1.0 - case.balancedness
     if case.excess is not None:

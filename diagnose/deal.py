@@ -23,6 +23,10 @@ THRESHOLDS = {
     )
 }
 
+AS_BUSY = 0.7
+"""Share of the busiest rank's work from which another is named beside it: levelling that one alone would give back less than a third of
+its work. Arithmetic, not a measurement."""
+
 
 @dataclass(frozen=True, slots=True)
 class Deal:
@@ -60,7 +64,7 @@ def uneven_deal(case: Case, limit: Limits) -> Deal | Healthy | NoData:
         return NoData(
             (signals.RUNNING,), "attention work is uneven, but without request counts more requests and longer ones look the same"
         )
-    rows = tuple(int(k) for k in np.flatnonzero(load.pairs >= 0.7 * load.busiest))
+    rows = tuple(int(k) for k in np.flatnonzero(load.pairs >= AS_BUSY * load.busiest))
     lengths = load.pairs / np.maximum(running, 0.5)
     row = load.leader
     return Deal(
@@ -69,7 +73,7 @@ def uneven_deal(case: Case, limit: Limits) -> Deal | Healthy | NoData:
         count_ratio=_over(running, row),
         length_ratio=_over(lengths, row),
         evidence=(_pairs(case, load), _requests(case, running, row)),
-        weakened_by=case.window.missing(signals.ATTENTION_PAIRS, signals.RESIDENT_TOKENS),
+        weakened_by=case.window.missing(signals.ATTENTION_PAIRS, signals.RESIDENT_TOKENS, signals.DECODE_STEPS),
     )
 
 

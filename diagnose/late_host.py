@@ -23,7 +23,7 @@ THRESHOLDS = {
     "margin": Threshold(
         3.0,
         "x the peers' spread",
-        "three median deviations are two standard deviations; it only asks for a gap, the share decides: healthy gaps reach 23 at 0.3 ms",
+        "three median deviations are two standard deviations; it asks for a gap, the share decides: healthy gaps reach 23",
     ),
     "agreement": Threshold(
         0.6,
@@ -36,6 +36,9 @@ THRESHOLDS = {
         "healthy peers differ by at most 1.24 (healthy_spread.py); 50 ms of extra work a step gave 139, a starved process 0.8",
     ),
 }
+
+CROWDED = 2.0
+"""Times the peers' running requests from which lateness may be load: healthy ranks reach 1.63 (benchmarks/healthy_spread.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ def _with_load(case: Case, found: LateHost) -> LateHost:
     running = case.window.mean(signals.RUNNING)
     usual = lockstep.peers_median(running)
     row = found.rows[0]
-    if not np.isfinite(running[row]) or not running[row] > 2.0 * usual[row] + 2.0:
+    if not np.isfinite(running[row]) or not running[row] > CROWDED * usual[row]:
         return found
     return replace(
         found,

@@ -7,6 +7,7 @@ would spend the mean instead of the maximum of the ranks' prefill time that way.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 
@@ -30,8 +31,12 @@ THRESHOLDS = {
         "x the peers' prefill time",
         "healthy ranks differ by at most 1.2 (healthy_spread.py); what is spread over all ranks cannot be levelled further",
     ),
-    "hit": Threshold(0.3, "of prompt tokens", "healthy ranks' hit ratios lie within 0.02 of each other at 0.98"),
-    "more": Threshold(2.0, "x the peers' prompt tokens", "equal traffic differs by up to 1.2; twice as many tokens are other prompts"),
+    "hit": Threshold(
+        0.3, "of prompt tokens", "healthy ranks fall at most 0.025 below their peers (healthy_spread.py); a lost cache fell 0.5 to 1"
+    ),
+    "more": Threshold(
+        2.5, "x the peers' prompt tokens", "equal traffic differs by up to 2.32 in ten seconds (healthy_spread.py); more is other prompts"
+    ),
 }
 """Limits of the rules that start from one rank's prefill, so that exactly one of them speaks."""
 
@@ -67,11 +72,22 @@ def prompt_tokens(window: Window) -> tuple[FloatArray, FloatArray]:
     return np.where(some, cached / np.where(some, tokens, 1.0), np.nan), tokens
 
 
-def lost_its_cache(window: Window, row: int, limit: Limits) -> bool:
-    """Whether a rank computes prompts that its peers find cached: a lower hit ratio at no more prompt tokens than theirs."""
+class Why(Enum):
+    """Why a rank prefills: each is one rule's, so that exactly one of them speaks."""
+
+    RETRACTED = "computes retracted requests again"
+    UNCACHED = "computes prompts that its peers find cached"
+    NEW = "computes prompts that are longer or more than its peers'"
+
+
+def why(window: Window, row: int, limit: Limits) -> Why:
+    """Why the rank in `row` prefills: retractions first, as what they push out has lost its cache too; then a lower hit ratio at no more
+    prompt tokens than the peers'. What was not observed leaves the prompts new."""
+    if np.nan_to_num(window.mean(signals.RETRACTED))[row] > 0:
+        return Why.RETRACTED
     hit, tokens = prompt_tokens(window)
     lower = hit[row] < lockstep.peers_median(hit)[row] - limit.hit
-    return bool(lower and tokens[row] <= limit.more * lockstep.peers_median(tokens)[row])
+    return Why.UNCACHED if lower and tokens[row] <= limit.more * lockstep.peers_median(tokens)[row] else Why.NEW
 
 
 def _stretch(window: Window, leader: int, busy: float) -> tuple[float, float, float]:
@@ -89,4 +105,5 @@ def _stretch(window: Window, leader: int, busy: float) -> tuple[float, float, fl
     if steps <= FEW * rate or busy <= lockstep.LEAST_RATE:
         return 0.5, 0.0, 1.0
     mid = min(1.0, max(0.0, 1.0 - plain * steps / busy))
-    return mid, 0.5 * mid, min(1.0, 1.5 * mid)
+    # prefill is booked from launch to completion, which under overlap spans up to two steps: at most twice too much, never too little
+    return mid, mid / 2, mid

@@ -18,7 +18,7 @@ SCHEMA = "slowrank.doctor/1"
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """One signal: on which ranks it was seen, on which not, and which rules cannot answer without it."""
+    """One signal: on which ranks it was seen, on which not, and which rules need it."""
 
     signal: Signal
     seen: tuple[int, ...]  # empty for a signal of the whole engine
@@ -72,7 +72,7 @@ def render(checkup: Checkup, width: int) -> str:
     """The checkup for a person: what is missing first, grouped by the flag that turns it on."""
     there = [s for s in checkup.sightings if s.there]
     count = f"{len(there)} of {len(checkup.sightings)} signals on all {len(checkup.ranks)} ranks"
-    blocked = "every rule can answer" if not checkup.blocked else f"{len(checkup.blocked)} rules cannot answer"
+    blocked = "every rule can answer" if not checkup.blocked else f"{len(checkup.blocked)} rules cannot answer in full"
     lines = [f"{safe(checkup.engine, 160)} ({safe(checkup.kind)}): {count}; {blocked}"]
     if checkup.problems:
         lines += ["", "Problems while reading"]
@@ -85,7 +85,7 @@ def render(checkup: Checkup, width: int) -> str:
     if there:
         lines += ["", "There", *_paragraph(", ".join(s.signal.name for s in there), width)]
     if checkup.blocked:
-        lines += ["", "Rules that cannot answer", *_paragraph(", ".join(checkup.blocked), width)]
+        lines += ["", "Rules that cannot answer in full", *_paragraph(", ".join(checkup.blocked), width)]
     return "\n".join(lines) + "\n"
 
 
@@ -130,7 +130,7 @@ def _by_flag(sightings: Sequence[Sighting]) -> dict[str, list[Sighting]]:
 def _what(sighting: Sighting) -> str:
     signal = sighting.signal
     where = f" is missing on ranks {', '.join(map(str, sighting.unseen))} only" if sighting.partly else ""
-    rules = f"; without it cannot answer: {', '.join(sighting.rules)}" if sighting.rules else ""
+    rules = f"; needed by: {', '.join(sighting.rules)}" if sighting.rules else ""
     return f"- {signal.name}{where} ({signal.about}): {signal.adds}{rules}"
 
 

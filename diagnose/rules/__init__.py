@@ -50,7 +50,8 @@ Judge = Callable[["Case", Limits], Outcome]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A diagnosis rule with everything that is said of it. `needs` are the signals without which it answers NoData."""
+    """A diagnosis rule with everything that is said of it. Without one of the signals in `needs` it answers NoData
+    or with less confidence."""
 
     id: str
     klass: Class

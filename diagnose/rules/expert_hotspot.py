@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from diagnose.case import Case
 
 
+HOT = 2.0
+"""Times the peers' expert load from which a card is named: healthy cards reach 1.14 (benchmarks/healthy_spread.py), a hot one 5.4."""
+
+
 @rule(
     klass=Class.STRUCTURAL,
     severity=Severity.TICKET,
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
     balancedness=Threshold(
         0.55,
         "mean/max",
-        "healthy routing measured 0.84 to 0.87, a captured page 0.71; where EPLB gave back 16 to 34 % it was lower",
+        "healthy routing measured 0.84 to 0.87 (healthy_spread.py), a captured page 0.71; a card at 3.5 fair shares gives 0.29",
     ),
     share=Threshold(
         0.05,
@@ -63,7 +67,9 @@ def expert_hotspot(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     share = _share(case, level)
     if share.mid < limit.share:
         return Healthy(f"expert balancedness is {level:.2f}, but the step time shows no cost: {share.mid:.1%} unexplained")
-    weakened = case.window.missing(signals.EXPERT_LOAD, signals.ATTENTION_TOKENS, signals.RECV_WAIT, signals.RESIDENT_TOKENS)
+    weakened = case.window.missing(
+        signals.EXPERT_LOAD, signals.ATTENTION_TOKENS, signals.RECV_WAIT, signals.RESIDENT_TOKENS, signals.DECODE_STEPS
+    )
     sure = confidence(share.mid, limit.share, missing=len(weakened))
     return Finding(
         ranks=_hot(case),
@@ -91,7 +97,7 @@ def _hot(case: Case) -> tuple[int, ...]:
     if not np.isfinite(load).any():
         return ()
     usual = lockstep.peers_median(load)
-    return tuple(rank for rank, mine, peers in zip(case.window.ranks, load, usual, strict=True) if mine > 2.0 * peers)
+    return tuple(rank for rank, mine, peers in zip(case.window.ranks, load, usual, strict=True) if mine > HOT * peers)
 
 
 def _evidence(case: Case, level: float, threshold: float) -> tuple[Evidence, ...]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     remedy="Deal by tokens (--load-balance-method total_tokens), admit less (--schedule-conservativeness, --max-running-requests), or give"
     " the rank back what took its pool.",
     needs=(signals.RETRACTED, signals.KV_USAGE),
-    rate=Threshold(0.1, "requests/s", "one in a window of 10 s; healthy traffic at 0.05 to 0.1 of the pool retracts 0"),
+    rate=Threshold(0.1, "requests/s", "one in a window of 10 s; 36 healthy windows retract 0 (healthy_spread.py)"),
     lead=Threshold(
         3.0, "x the peers' retractions", "what all ranks do alike is a pool too small for the load: no dealing helps below 3 to 1"
     ),

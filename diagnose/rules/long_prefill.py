@@ -15,7 +15,7 @@ from collector import promql, signals
 from diagnose import lockstep
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity
-from diagnose.prefill import THRESHOLDS, lost_its_cache
+from diagnose.prefill import THRESHOLDS, Why, why
 from diagnose.rules import Limits, rule
 
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ def long_prefill(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     busy, usual = float(load.busy[load.leader]), float(lockstep.peers_median(load.busy)[load.leader])
     if load.lost.mid < limit.share or busy < limit.lead * usual:
         return Healthy(f"the rank that prefills most spends {busy:.0%} of its time on it, its peers {usual:.0%}")
-    if lost_its_cache(case.window, load.leader, limit):
-        return Healthy("the rank that prefills most computes prompts that its peers find cached")
-    if np.nan_to_num(case.window.mean(signals.RETRACTED))[load.leader] > 0:
-        return Healthy("the rank that prefills most computes retracted requests again")
+    if (reason := why(case.window, load.leader, limit)) is not Why.NEW:
+        return Healthy(f"the rank that prefills most {reason.value}")
     rank = case.window.ranks[load.leader]
-    weakened = case.window.missing(signals.STEPS_ACTIVE, signals.PREFILL_TOKENS, signals.CACHED_TOKENS, signals.RETRACTED)
+    weakened = case.window.missing(
+        signals.STEPS_ACTIVE, signals.PREFILL_TOKENS, signals.CACHED_TOKENS, signals.RETRACTED, signals.DECODE_STEPS
+    )
     tokens = case.window.mean(signals.PREFILL_TOKENS)
     others = float(lockstep.peers_median(tokens)[load.leader])
     return Finding(

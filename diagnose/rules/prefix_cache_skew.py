@@ -15,7 +15,7 @@ from collector import promql, signals
 from diagnose import lockstep
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity
-from diagnose.prefill import THRESHOLDS, lost_its_cache, prompt_tokens
+from diagnose.prefill import THRESHOLDS, Why, prompt_tokens, why
 from diagnose.rules import Limits, rule
 
 if TYPE_CHECKING:
@@ -44,13 +44,16 @@ def prefix_cache_skew(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return NoData(missing, "one rank prefills most, but whether its prompts were in a cache was not counted")
     hit, tokens = prompt_tokens(case.window)
     peers = lockstep.peers_median(hit)
-    if not lost_its_cache(case.window, row, limit):
+    if (reason := why(case.window, row, limit)) is Why.RETRACTED:
+        return Healthy(f"the rank that prefills most {reason.value}")
+    if reason is Why.NEW:
         return Healthy(f"the rank that prefills most finds {hit[row]:.0%} of its prompts cached, its peers {peers[row]:.0%}")
     rank = case.window.ranks[row]
+    weakened = case.window.missing(signals.STEPS_ACTIVE, signals.DECODE_STEPS, signals.RETRACTED)
     return Finding(
         ranks=(rank,),
         share=load.lost,
-        confidence=confidence(load.lost.mid, limit.share, missing=len(case.window.missing(signals.STEPS_ACTIVE))),
+        confidence=confidence(load.lost.mid, limit.share, missing=len(weakened)),
         summary=f"rank {rank} finds {hit[row]:.0%} of its prompt tokens cached, its peers {peers[row]:.0%}: it computes what they look up",
         evidence=(
             Evidence(
@@ -66,5 +69,5 @@ def prefix_cache_skew(case: Case, limit: Limits) -> Finding | Healthy | NoData:
             ),
         ),
         would_tell="which rank served the same conversations before",
-        weakened_by=case.window.missing(signals.STEPS_ACTIVE),
+        weakened_by=weakened,
     )

@@ -47,7 +47,7 @@ NEEDS = (
     tokens=Threshold(
         1.25,
         "x tokens per step",
-        "tokens per step of healthy windows differ by up to 1.12 (healthy_spread.py); beyond twice that the step time may follow the load",
+        "tokens per step of healthy windows differ by up to 1.13 (healthy_spread.py); beyond twice that the step time may follow the load",
     ),
 )
 def whole_group_slow(case: Case, limit: Limits) -> Finding | Healthy | NoData:

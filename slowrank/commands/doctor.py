@@ -28,7 +28,7 @@ def doctor(
 ) -> None:
     """Say which signals an engine gives, and which flag turns on each of the others.
 
-    For each missing signal: what it would add, and which rules cannot answer without it.
+    For each missing signal: what it would add, and which rules need it.
 
     Exit codes: 0 all there, 1 something is missing, 2 usage or configuration, 4 unreachable.
     """

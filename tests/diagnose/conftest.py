@@ -151,7 +151,7 @@ SCENES: dict[str, Plant] = {
     "healthy": Plant(),
     "context_length_skew": Plant(length=_long_on(0, 100_000.0)),
     "request_count_skew": Plant(running=_many_on(6)),
-    "long_prefill": Plant(prefill={2: 0.7}, cached={2: 0.0}, prompts={2: 20_000.0}),
+    "long_prefill": Plant(prefill={2: 0.7}, cached={2: 0.0}, prompts={2: 40_000.0}),
     "prefix_cache_skew": Plant(prefill={2: 0.7}, cached={2: 0.3}, prompts={2: 9000.0}),
     "kv_pressure": Plant(prefill={2: 0.7}, cached={2: 0.3}, prompts={2: 20_000.0}, retracted={2: 0.5}),
     "graph_fallback": Plant(base=0.042, eager=1.0),

@@ -11,21 +11,7 @@ from diagnose.engine import diagnose
 from diagnose.model import Class, Finding, Healthy, NoData
 from diagnose.rules import load
 
-CAUSES = (
-    "context_length_skew",
-    "request_count_skew",
-    "long_prefill",
-    "host_cpu_starved",
-    "slow_rank",
-    "expert_hotspot",
-    "whole_group_slow",
-    "stuck_rank",
-    "stale_ledger",
-    "prefix_cache_skew",
-    "kv_pressure",
-    "graph_fallback",
-    "slow_node",
-)
+CAUSES = tuple(load())
 
 
 def test_a_level_group_is_healthy_and_every_class_is_ruled_out_with_a_reason(scenes):

@@ -47,8 +47,8 @@ def test_a_missing_signal_names_its_flag_what_it_adds_and_whom_it_blocks() -> No
     for name in (signals.EXPERT_LOAD, signals.SYNC_WAIT):
         assert f"To get 1 more, {CATALOGUE[name].enable}:" in text
         assert CATALOGUE[name].adds in text
-    assert "without it cannot answer: hot" in text
-    assert "Rules that cannot answer\n  hot, late\n" in text
+    assert "needed by: hot" in text
+    assert "Rules that cannot answer in full\n  hot, late\n" in text
 
 
 def test_signals_of_one_flag_stand_together() -> None:
