@@ -27,7 +27,9 @@ class Scope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One canonical quantity. `unit` is that of the raw reading; a counter's window value is unit/s."""
+    """One canonical quantity. `unit` is that of the raw reading; a counter's window value is unit/s.
+
+    `optional`: it comes from a source that most engines are read without (hardware counters, processes)."""
 
     name: str
     unit: str
@@ -36,6 +38,7 @@ class Signal:
     enable: str
     adds: str
     scope: Scope = Scope.RANK
+    optional: bool = False
 
 
 _METRICS = "start SGLang with --enable-metrics"
@@ -47,8 +50,8 @@ _EPLB = "start SGLang with --expert-distribution-recorder-mode stat --expert-bal
 CATALOGUE: dict[str, Signal] = {}
 
 
-def _signal(name: str, unit: str, kind: Kind, about: str, enable: str, adds: str, scope: Scope = Scope.RANK) -> str:
-    CATALOGUE[name] = Signal(name, unit, kind, about, enable, adds, scope)
+def _signal(name: str, unit: str, kind: Kind, about: str, enable: str, adds: str, scope: Scope = Scope.RANK, optional: bool = False) -> str:
+    CATALOGUE[name] = Signal(name, unit, kind, about, enable, adds, scope, optional)
     return name
 
 

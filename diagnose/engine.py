@@ -90,7 +90,7 @@ def _adjudicate(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Ou
     first, *rest = found
     also = tuple(_verdict(f, LostTime(f.finding.share.mid), (), ()) for f in rest if f.finding.share.mid >= SIGNIFICANT)
     blamed = {first.rule.klass, *(v.klass for v in also)}
-    return _verdict(first, lost, _ruled_out(rules, outcomes, blamed), missing, also)
+    return _verdict(first, lost, _ruled_out(case, rules, outcomes, blamed), missing, also)
 
 
 def _verdict(
@@ -119,7 +119,8 @@ def _verdict(
 def _nothing_found(
     case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Outcome], lost: LostTime, missing: tuple[Missing, ...]
 ) -> Verdict:
-    silent = {rule_id: o for rule_id, o in outcomes.items() if isinstance(o, NoData) and _counts(case, rules[rule_id])}
+    unanswered = {rule_id: o for rule_id, o in outcomes.items() if isinstance(o, NoData) and not _unread(case, rules[rule_id])}
+    silent = {rule_id: o for rule_id, o in unanswered.items() if _counts(case, rules[rule_id])}
     excused = _unchanged(case) and all(o.missing and rules[rule_id].klass is Class.STRUCTURAL for rule_id, o in silent.items())
     if not case.working or (silent and not excused) or (lost.share or 0.0) >= UNEXPLAINED:
         return Verdict(
@@ -131,7 +132,7 @@ def _nothing_found(
             severity=Severity.NOTE,
             share=None,
             lost_time=lost,
-            ruled_out=_ruled_out(rules, outcomes, set()),
+            ruled_out=_ruled_out(case, rules, outcomes, set()),
             missing=missing,
             remedy="Turn on what is missing (below), or diagnose again while the engine serves requests.",
         )
@@ -139,12 +140,12 @@ def _nothing_found(
         klass=Class.HEALTHY,
         cause=None,
         ranks=(),
-        confidence=round(0.95 * UNTESTED ** sum(isinstance(o, NoData) for o in outcomes.values()), 3),
+        confidence=round(0.95 * UNTESTED ** len(unanswered), 3),
         summary="no persistent loss of time has a cause among the ranks",
         severity=Severity.NOTE,
         share=None,
         lost_time=lost,
-        ruled_out=_ruled_out(rules, outcomes, set()),
+        ruled_out=_ruled_out(case, rules, outcomes, set()),
         missing=missing,
     )
 
@@ -153,6 +154,12 @@ def _unchanged(case: Case) -> bool:
     """Whether the step time is known to be what it was in the healthy past."""
     before = lockstep.cadence(case.baseline) if case.baseline else None
     return before is not None and case.step_time is not None and case.step_time - before < UNCHANGED * before
+
+
+def _unread(case: Case, rule: Rule) -> bool:
+    """Whether a rule has an optional source that was not read at all: then its silence says nothing about the engine."""
+    optional = [name for name in rule.needs if signals.CATALOGUE[name].optional]
+    return bool(optional) and not any(case.window.has(name) for name in optional)
 
 
 def _counts(case: Case, rule: Rule) -> bool:
@@ -171,11 +178,11 @@ def _why_insufficient(case: Case, silent: Mapping[str, NoData], lost: LostTime) 
     return "nothing found, but not everything could be looked at: " + "; ".join(f"{why} ({', '.join(ids)})" for why, ids in reasons.items())
 
 
-def _ruled_out(rules: Mapping[str, Rule], outcomes: Mapping[str, Outcome], blamed: set[Class]) -> tuple[RuledOut, ...]:
-    """Each class outside the verdict whose every rule looked and found nothing, with its rules' reasons."""
+def _ruled_out(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Outcome], blamed: set[Class]) -> tuple[RuledOut, ...]:
+    """Each class outside the verdict whose every rule that had a source looked and found nothing, with its rules' reasons."""
     out = []
     for klass in BLAMED:
-        said = [outcomes[rule_id] for rule_id, rule in rules.items() if rule.klass is klass]
+        said = [outcomes[rule_id] for rule_id, rule in rules.items() if rule.klass is klass and not _unread(case, rule)]
         reasons = dict.fromkeys(o.why for o in said if isinstance(o, Healthy))  # rules of one class often share a reason
         if klass not in blamed and said and len(said) == sum(isinstance(o, Healthy) for o in said):
             out.append(RuledOut(klass, "; ".join(reasons)))

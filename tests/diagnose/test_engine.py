@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from collector import signals
@@ -237,3 +238,22 @@ def test_lateness_that_goes_round_all_ranks_is_not_healthy(plant, past):
     assert verdict.ranks == ()
     assert verdict.lost_time.share is not None
     assert verdict.lost_time.share > 0.3
+
+
+@pytest.mark.parametrize(("observed", "klass"), [(False, Class.HEALTHY), (True, Class.INSUFFICIENT)])
+def test_a_rule_whose_optional_source_was_not_read_does_not_stand_in_the_way_of_healthy(observed, klass, scenes, monkeypatch):
+    """Silence of a rule counts from the moment its source says anything: before, the engine is simply read without that source."""
+    window = scenes["healthy"].window()
+    own = "its_own_signal"
+    monkeypatch.setitem(signals.CATALOGUE, own, replace(signals.CATALOGUE[signals.RUNNING], name=own, optional=True))
+    asked = dict(load())
+    asked["extra"] = replace(
+        asked["slow_rank"], id="extra", needs=(own, signals.RUNNING), judge=lambda case, limit: NoData((), "cannot tell")
+    )
+    values = dict(window.values)
+    if observed:
+        values[own] = np.ones_like(values[signals.RUNNING])
+    said = diagnose(replace(window, values=values), window, asked).verdict
+    assert said.klass is klass
+    if klass is Class.HEALTHY:
+        assert said.confidence == diagnose(window, window).verdict.confidence
