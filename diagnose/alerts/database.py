@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import BinaryIO
 
 from collector.errors import ConfigError
 
@@ -71,17 +71,17 @@ def open_reader(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def lock(path: Path) -> int:
-    """A descriptor that holds the file for this process. ConfigError when another one has it: both would send every alert."""
+def lock(path: Path) -> BinaryIO:
+    """An open file that holds `path` for this process. ConfigError when another one has it: both would send every alert."""
     name = path.with_name(f"{path.name}.lock")
     try:
-        held = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        held = name.open("ab")
     except OSError as error:
         raise ConfigError(f"{name}: cannot be made ({error.strerror}); name an incident file in a folder that can be written") from None
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        os.close(held)
+        held.close()
         raise ConfigError(f"{path}: another slowrank has this incident file open; stop it, or name another file") from None
     return held
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,13 +58,13 @@ class Ledger:
         try:
             self._db = open_writer(path)
         except BaseException:
-            os.close(self._lock)
+            self._lock.close()
             raise
 
     def close(self) -> None:
-        """Give the file free."""
+        """Give the file free. Twice does no harm."""
         self._db.close()
-        os.close(self._lock)
+        self._lock.close()
 
     def load(self, closed: int) -> Loaded:
         """The open incidents, the `closed` newest ended ones, and all that is owed. Raises sqlite3.Error."""

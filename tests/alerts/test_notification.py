@@ -22,7 +22,7 @@ def desk(tmp_path):
     ledger.close()
 
 
-def last(desk) -> Notification:
+def last(desk):
     (found,) = desk.outbox.notices.values()
     return found
 
