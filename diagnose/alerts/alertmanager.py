@@ -39,7 +39,9 @@ class Alertmanager:
     def post(self, notification: Notification, now: float) -> Post:
         """The alert, and the end of those that it had under a lower severity."""
         n = notification
-        started = min(n.started, now)  # a clock that was set back must not put the start after the end: that is refused
+        # From when it fired, as Prometheus has it: Alertmanager skips group_wait for what started longer ago than that. A clock that was
+        # set back must not put the start after the end, which is refused.
+        started = min(n.fired, now)
         ended = max(started, min(n.ended if n.ended is not None else now, now))
         alerts = [_alert(n, n.labels(), started, now + HOLD if n.firing else ended)]
         alerts += [_alert(n, n.labels(severity), started, ended) for severity in n.formerly]

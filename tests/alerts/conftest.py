@@ -38,12 +38,12 @@ class Story:
     def __init__(self, start: float = 1_000_000.0) -> None:
         self.now = start
 
-    def tell(self, desk: Any, verdict: Verdict, windows: int = 1, engine: str = "http://e:30000") -> list[Any]:
-        """Feed `windows` verdicts of one kind; the events."""
+    def tell(self, desk: Any, verdict: Verdict, windows: int = 1, engine: str = "http://e:30000", length: float = STEP) -> list[Any]:
+        """Feed `windows` verdicts of one kind, over `length` seconds each; the events."""
         events = []
         for _ in range(windows):
-            self.now += STEP
-            events += desk.hear(EngineDiagnosis(Engine(engine, "sglang"), self.now - STEP, self.now, 3, (), 0.03, verdict, ()))
+            self.now += length
+            events += desk.hear(EngineDiagnosis(Engine(engine, "sglang"), self.now - length, self.now, 3, (), 0.03, verdict, ()))
         return events
 
     def page(self, desk: Any, **how: Any) -> None:
@@ -159,6 +159,7 @@ def notice() -> Callable[..., Notification]:
         remedy="Compare its clocks with a peer's.",
         runbook="slowrank explain slow_rank",
         link="",
-        started=1_000_000.0,
+        started=999_980.0,
+        fired=1_000_000.0,
     )
     return lambda **changed: replace(first, **changed)

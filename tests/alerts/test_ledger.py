@@ -158,6 +158,7 @@ def test_history_by_engine_state_and_time(path, ledger, story, verdict):
     story.end(desk)
     story.tell(desk, verdict(), engine="http://other")
     first, second = sorted(desk.incidents, key=lambda i: i.opened)
+    assert first.closed is not None
     assert ask(path, Question()) == (second, first)
     assert ask(path, Question(engine="http://other")) == (second,)
     assert ask(path, Question(states=("closed",))) == (first,)

@@ -72,7 +72,7 @@ def test_a_webhook_has_alertmanagers_body(notice):
     assert (sent["version"], sent["status"], alert["status"]) == ("4", "firing", "firing")
     assert set(alert) == {"status", "labels", "annotations", "startsAt", "endsAt", "generatorURL", "fingerprint"}
     assert alert["fingerprint"] == "0123456789abcdef"
-    assert alert["startsAt"] == "1970-01-12T13:46:40.000Z"
+    assert alert["startsAt"] == "1970-01-12T13:46:20.000Z"
     assert alert["endsAt"] == "0001-01-01T00:00:00Z"
     over = body(Webhook.at("w", "https://h/x"), notice(status=Status.RESOLVED, ended=1_000_060.0))["alerts"][0]
     assert (over["status"], over["endsAt"]) == ("resolved", "1970-01-12T13:47:40.000Z")
