@@ -51,6 +51,7 @@ class Notification:
     runbook: str  # the command that prints it
     link: str  # address of the incident's page; empty: there is none
     started: float  # when the cause was first found
+    last_seen: float  # when it was last found: before the time that it must stay away
     fired: float  # when people were first told: confirmed
     ended: float | None = None  # None while firing
     silent_since: float | None = None  # there is no data since, so that it is neither seen nor gone
@@ -160,6 +161,7 @@ def _state(incident: Incident, before: Notification | None, diagnosis: EngineDia
         runbook=verdict.runbook if verdict else before.runbook if before else f"slowrank explain {incident.cause}",
         link=f"{external_url.rstrip('/')}/incidents/{incident.id}" if external_url else "",
         started=incident.opened,
+        last_seen=incident.last_seen,
         fired=incident.opened if incident.confirmed is None else incident.confirmed,
         ended=incident.closed,
         silent_since=incident.informed if incident.stale and incident.open else None,

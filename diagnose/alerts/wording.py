@@ -30,8 +30,8 @@ def body(notification: Notification) -> str:
         parts.append(f"What to do: {n.remedy}" if n.remedy else "")
         parts.append(f"Runbook: {n.runbook}")
     else:
-        lasted = "" if n.ended is None else f"It was there for {_long(n.ended - n.started)}"
-        peak = "" if n.peak_share is None or not lasted else f" and cost {percent(n.peak_share)} of step time at most"
+        lasted = f"It was there for {_long(n.last_seen - n.started)}"
+        peak = "" if n.peak_share is None else f" and cost {percent(n.peak_share)} of step time at most"
         parts.append(f"Over: {n.update}" if n.update else "Over")
         parts.append(lasted + peak)
     parts.append(n.link)
@@ -73,5 +73,7 @@ def _sentence(text: str) -> str:
 
 
 def _long(seconds: float) -> str:
-    minutes = max(0, round(seconds / 60))
+    if seconds < 120:
+        return f"{max(0.0, seconds):.0f} s"
+    minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

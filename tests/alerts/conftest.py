@@ -160,6 +160,7 @@ def notice() -> Callable[..., Notification]:
         runbook="slowrank explain slow_rank",
         link="",
         started=999_980.0,
+        last_seen=1_000_000.0,
         fired=1_000_000.0,
     )
     return lambda **changed: replace(first, **changed)

@@ -22,7 +22,7 @@ who = st.sampled_from(sorted(RECEIVERS))
 
 def make(incident: str, version: int = 1, status: Status = Status.FIRING, severity: Severity = Severity.PAGE) -> Notification:
     return Notification(
-        incident, version, status, "e", Class.LOAD, "c", (), severity, (), "c", (), None, None, 1.0, "", "", "", "", "", 0.0, 0.0
+        incident, version, status, "e", Class.LOAD, "c", (), severity, (), "c", (), None, None, 1.0, "", "", "", "", "", 0.0, 0.0, 0.0
     )
 
 
