@@ -98,12 +98,6 @@ def test_an_engine_never_fetched_is_a_wrong_id() -> None:
         intake.window("b:1")
 
 
-def test_an_unknown_kind_of_engine_is_refused() -> None:
-    """With the kinds there are."""
-    with pytest.raises(ConfigError, match="known: sglang"):
-        Intake("tgi")
-
-
 def test_engines_do_not_mix() -> None:
     """Same ranks, same pages, two engines."""
     intake = Intake()
