@@ -12,7 +12,7 @@ import numpy as np
 
 from collector.engines.kinds import ADJUST, PATHS, READERS, Reader, kind_of
 from collector.errors import ConfigError, SourceError
-from collector.model import Page, Problem, Reading, Source, Window
+from collector.model import Clock, Page, Problem, Reading, Source, Window
 from collector.store import Store
 
 METRICS = "/metrics"
@@ -47,9 +47,11 @@ class Intake:
     """The last `depth_s` seconds of every engine whose pages were fed, kept per engine id.
 
     `scrapes` counts the pages that were read, `failures` those that could not be. What kind of engine it is, the pages say.
+    `clock`: what a person says that the ranks of engines share, whose pages do not tell it for certain (vLLM's).
     """
 
-    def __init__(self, *, depth_s: float = 300.0) -> None:
+    def __init__(self, *, depth_s: float = 300.0, clock: Clock | None = None) -> None:
+        self._clock = clock
         self.scrapes = 0
         self.failures = 0
         self._depth_s = depth_s
@@ -112,7 +114,10 @@ class Intake:
             listed = ", ".join(self._engines) or "none"
             raise ConfigError(f"no page of the engine {engine!r} was ever fetched; fetched so far: {listed}")
         until = known.newest if end is None else end
-        window = ADJUST[known.kind or UNTOLD](known.store.window(until - (self._depth_s if seconds is None else seconds), until))
+        raw = known.store.window(until - (self._depth_s if seconds is None else seconds), until)
+        if self._clock is not None:
+            raw = replace(raw, engine=replace(raw.engine, facts=replace(raw.engine.facts, clock=self._clock)))
+        window = ADJUST[known.kind or UNTOLD](raw)
         told = ((path, *failure) for (_, path), failure in known.failures.items())
         # that vLLM has no /v1/loads is no problem; that a node gives no /metrics is one, whatever it was asked as
         own = (failure for failure in told if known.kind in {None, failure[1]} or failure[0] == METRICS)

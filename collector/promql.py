@@ -79,8 +79,4 @@ _ON_VLLM = {
 
 def on(kind: str, expression: str) -> str:
     """The expression for an engine of this kind; "" when that engine has no such series."""
-    return (
-        _ON_VLLM.get(expression, expression if "vllm:" in expression or "sglang:" not in expression else "")
-        if kind == "vllm"
-        else expression
-    )
+    return _ON_VLLM.get(expression, "" if "sglang:" in expression else expression) if kind == "vllm" else expression

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 _VLLM: dict[str, str] = {
-    "request_count_skew": "vLLM's balancer counts requests since 0.32 and weighs the KV cache of ranks that queue; look for clients that pin"
-    " a rank (X-data-parallel-rank), and update below that version.",
+    "request_count_skew": "vLLM's balancer counts requests since 0.32 and weighs the KV cache of ranks that queue; look for clients"
+    " that pin a rank (X-data-parallel-rank), and update below that version.",
     "context_length_skew": "vLLM's balancer counts requests, not tokens: route long prompts yourself (X-data-parallel-rank), or give them"
     " servers of their own.",
     "kv_pressure": "Admit less on each rank (--max-num-seqs), give the cache more memory (--gpu-memory-utilization), or route long requests"

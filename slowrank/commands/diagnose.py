@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slowrank.commands.options import KEY, TIME, ReportFormat, parse_time
+from slowrank.commands.options import KEY, TIME, ClockOption, ReportFormat, parse_time
 from slowrank.exits import Exit, worst
 from slowrank.terminal import colour, say, tell, width
 
@@ -46,6 +46,13 @@ def diagnose(
         typer.Option(metavar="CAPTURE", help="A capture of this engine when it was healthy: shows slowness of the whole group."),
     ] = None,
     record: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep what is read in a capture file.")] = None,
+    clock: Annotated[
+        ClockOption,
+        typer.Option(
+            help="vLLM: lockstep for a model with experts, whose ranks step together; independent for one without; auto looks at how"
+            " the step times move."
+        ),
+    ] = ClockOption.AUTO,
     api_key_env: Annotated[str | None, KEY] = None,
 ) -> None:
     """Say whether a rank is slow, which, why, what it costs and what to do.
@@ -55,8 +62,8 @@ def diagnose(
     """
     from slowrank.diagnosing import conclude, exit_of, read
 
-    reading = read(targets, seconds, LIVE_SECONDS, record, api_key_env)
-    diagnoses = conclude(reading.windows, baseline)
+    reading = read(targets, seconds, LIVE_SECONDS, record, api_key_env, clock.clock)
+    diagnoses = conclude(reading.windows, baseline, clock.clock)
     _print(diagnoses, reading.windows, form)
     for engine, why in reading.unreached.items():
         tell(f"{engine} did not answer: {why}")
