@@ -66,6 +66,8 @@ class Intake:
         key = (page.node, PATHS.get(page.source, page.source.value))
         reader = engine.reader if engine.reader is not None and engine.kind == kind else READERS[kind]()
         try:
+            if page.source not in PATHS:
+                raise SourceError(f"{page.source.value} is no page that an engine serves; give a log with --log")
             reading = reader.read(page)
             if page.source is not Source.SGLANG_SERVER_INFO:
                 engine.fed_as(kind)

@@ -129,8 +129,12 @@ def adjust(window: Window) -> Window:
     problems += _without_kv(window, values)
     kept = {name: found for name, found in values.items() if not name.startswith("_") and np.isfinite(found).any()}
     told = replace(window, values=kept, problems=tuple(problems))
-    clock = window.engine.facts.clock or vllm_clock.tell(told)
-    return replace(told, values=kept | _idle(kept, clock), engine=replace(window.engine, clock=clock))
+    stated, seen = window.engine.facts.clock, vllm_clock.tell(told)
+    if stated is not None and seen not in {stated, Clock.UNKNOWN}:
+        what = f"the ranks' step times move as with {str(seen)!r}, but {str(stated)!r} was given or follows from the targets"
+        problems.append(Problem(window.engine.id, what, "look whether the model has experts; leave out --clock to read what shows"))
+    clock = stated or seen
+    return replace(told, values=kept | _idle(kept, clock), engine=replace(window.engine, clock=clock), problems=tuple(problems))
 
 
 def _steps(values: dict[str, FloatArray]) -> None:
