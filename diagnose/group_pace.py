@@ -6,7 +6,7 @@ import numpy as np
 
 from collector import promql, signals
 from collector.model import Clock, Window
-from diagnose import attribution, clocks, lockstep
+from diagnose import clocks, independent, lockstep
 from diagnose.case import Case
 from diagnose.confidence import confidence
 from diagnose.model import Evidence, Finding, Healthy, NoData, Share
@@ -18,19 +18,24 @@ NEEDS = (signals.DECODE_STEPS, signals.DECODE_TIME, signals.ATTENTION_TOKENS, si
 def growth(window: Window, past: Window) -> float | None:
     """How many times the load of a step is what it was: the largest of its tokens, prompt tokens and the busiest rank's KV tokens; None
     when tokens were not observed. Step time grows at most as much (`independent`)."""
-    now, before = attribution.tokens_per_step(window), attribution.tokens_per_step(past)
+    now, before = _per_step(window, signals.ATTENTION_TOKENS), _per_step(past, signals.ATTENTION_TOKENS)
     if now is None or before is None or before <= lockstep.LEAST_RATE:
         return None
-    prompts = [lockstep.per_step(w, signals.PREFILL_TOKENS) for w in (window, past)]
-    spare = 0.05 * before  # below a twentieth of the tokens prompts are no load of their own
-    mine, theirs = (float(np.nansum(p)) + spare for p in prompts)
-    ratios = [now / before, mine / theirs]
+    prompts, prompts_before = (_per_step(w, signals.PREFILL_TOKENS) or 0.0 for w in (window, past))
+    spare = independent.FLOOR * before
+    ratios = [now / before, (prompts + spare) / (prompts_before + spare)]
     for name in (signals.RESIDENT_TOKENS, signals.KV_USAGE):
         held = [w.mean(name) for w in (window, past)]
         if all(np.isfinite(h).any() for h in held):
             ratios.append(float(np.nanmax(held[0])) / max(float(np.nanmax(held[1])), lockstep.LEAST_RATE))
             break
     return max(ratios)
+
+
+def _per_step(window: Window, signal: str) -> float | None:
+    """What all ranks together do of a signal in one step's time."""
+    values, step = window.mean(signal), lockstep.cadence(window)
+    return None if step is None or not np.isfinite(values).any() else float(np.nansum(values)) * step
 
 
 def whole_group(case: Case, limit: Limits) -> Finding | Healthy | NoData:

@@ -138,7 +138,7 @@ def _add(values: dict[str, dict[int, float]], rank: int, series: list[_Series], 
             part = one.labels.get(label, "") if label else ""
             if label and part not in row.only:
                 continue
-            mixed = mixed or parts.get(part, one.value) != one.value
+            mixed = mixed or (part in parts and parts[part] != one.value)
             parts[part] = one.value
         if parts and not mixed and all(isfinite(value) and value >= 0 for value in parts.values()):
             values.setdefault(row.signal, {})[rank] = fsum(parts.values())
@@ -150,13 +150,11 @@ def _add(values: dict[str, dict[int, float]], rank: int, series: list[_Series], 
 
 
 def _capacity(series: list[_Series]) -> float | None:
-    """Tokens that a rank's KV cache holds, from the labels of cache_config_info; None when they do not say."""
-    for one in series:
-        if one.name == _CONFIG:
-            stated = _number(one.labels.get("kv_cache_size_tokens", ""))
-            blocks, size = _number(one.labels.get("num_gpu_blocks", "")), _number(one.labels.get("block_size", ""))
-            return stated if stated is not None else blocks * size if blocks is not None and size is not None else None
-    return None
+    """Tokens that a rank's KV cache holds, from a label of cache_config_info; None when it does not say.
+
+    num_gpu_blocks times block_size is no stand-in: on a page of vLLM 0.32 it is twice kv_cache_size_tokens.
+    """
+    return next((_number(one.labels.get("kv_cache_size_tokens", "")) for one in series if one.name == _CONFIG), None)
 
 
 def _number(label: str) -> float | None:
