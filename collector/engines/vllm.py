@@ -144,7 +144,9 @@ def _steps(values: dict[str, FloatArray]) -> None:
     of time while that is below 1, and all of the time above.
     """
     time, count = values.get(vllm_metrics.GAP_TIME), values.get(vllm_metrics.GAPS)
-    if time is None or count is None:
+    if time is None or count is None:  # a log, whose lines are of steps
+        if signals.DECODE_STEPS in values:
+            values[signals.STEPS_ACTIVE] = values[signals.DECODE_STEPS]
         return
     step = np.full(time.shape, np.nan)
     np.divide(time, count, out=step, where=np.isfinite(time) & (time > LEAST) & np.isfinite(count) & (count > LEAST))
