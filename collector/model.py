@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import TypeAlias
 
 import numpy as np
@@ -14,11 +14,23 @@ FloatArray: TypeAlias = npt.NDArray[np.float64]
 
 
 class Source(Enum):
-    """One kind of page that we read from an engine."""
+    """One kind of page that we read from an engine, or of its log."""
 
     SGLANG_LOADS = "sglang-loads"  # GET /v1/loads
-    SGLANG_METRICS = "sglang-metrics"  # GET /metrics
+    SGLANG_METRICS = "sglang-metrics"  # GET /metrics, and what is there is not vLLM's
     SGLANG_SERVER_INFO = "sglang-server-info"  # GET /server_info
+    VLLM_METRICS = "vllm-metrics"  # GET /metrics, and what is there is vLLM's
+    SGLANG_LOG = "sglang-log"  # lines of the schedulers' log
+    VLLM_LOG = "vllm-log"  # lines of the front end's log
+
+
+class Clock(StrEnum):
+    """What makes an engine's ranks step together, which decides where a late rank shows. The values stand in reports."""
+
+    EXCHANGE = "per-step gather"  # SGLang: metadata is exchanged before each forward, and the wait there is measured
+    FORWARD = "all-reduce each forward"  # vLLM with experts: steps are equally long on all ranks, and no wait is measured
+    NONE = "no common clock"  # vLLM without experts: each rank is an engine of its own
+    UNKNOWN = "unknown"  # vLLM, and its pages do not tell which of the two
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +70,7 @@ class Facts:
     accelerator: str | None = None
     expected_ranks: int | None = None  # dp_size * attn_dp_size
     kv_bytes_per_token: float | None = None  # all layers of one token's KV cache on one rank
+    clock: Clock | None = None
 
     def merged(self, newer: Facts) -> Facts:
         """These facts, overridden by every one that `newer` states."""
@@ -92,7 +105,7 @@ class Engine:
     id: str
     kind: str  # "sglang", "vllm"
     facts: Facts = field(default_factory=Facts)
-    clock: str = "per-step gather"
+    clock: Clock = Clock.EXCHANGE
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from collector import signals
-from collector.model import FloatArray, Window
+from collector.model import Clock, FloatArray, Window
 from diagnose import attribution, lockstep, prefill
 from diagnose.model import Share
 
@@ -90,7 +90,9 @@ class Case:
 
     @cached_property
     def pair_load(self) -> attribution.PairLoad | None:
-        """How attention work is dealt."""
+        """How attention work is dealt; None without a common clock, where the busiest rank's work lengthens nobody else's steps."""
+        if self.window.engine.clock is Clock.NONE:
+            return None
         return attribution.pair_load(self.window, self.baseline)
 
     @cached_property

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from collector import promql, signals
-from diagnose import attribution, lockstep
+from collector.model import Clock
+from diagnose import attribution, lockstep, own_load
 from diagnose.case import Case
-from diagnose.model import Evidence, Healthy, NoData, Share
+from diagnose.dealt import Deal
+from diagnose.model import Evidence, Healthy, NoData
 from diagnose.rules import Limits, Threshold
 
 NEEDS = (signals.DECODE_STEPS, signals.RESIDENT_TOKENS, signals.RUNNING)
@@ -28,25 +29,10 @@ AS_BUSY = 0.7
 its work. Arithmetic, not a measurement."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deal:
-    """An uneven deal that costs time: the leading ranks, and how far their counts and lengths stand above their peers'."""
-
-    rows: tuple[int, ...]
-    share: Share
-    count_ratio: float  # running requests over the peers' median
-    length_ratio: float  # attention pairs per request over the peers' median
-    evidence: tuple[Evidence, ...]
-    weakened_by: tuple[str, ...]
-
-    @property
-    def by_length(self) -> bool:
-        """Whether longer contexts, rather than more requests, make most of the difference."""
-        return self.length_ratio > self.count_ratio
-
-
 def uneven_deal(case: Case, limit: Limits) -> Deal | Healthy | NoData:
     """The deal of decode attention of a case when levelling it would give back at least `limit.share` of step time."""
+    if case.window.engine.clock is Clock.NONE:
+        return own_load.uneven(case, limit.share)
     load = case.pair_load
     running = case.window.mean(signals.RUNNING)
     if load is None or case.step_time is None:

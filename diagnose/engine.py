@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from collector import signals
+from collector import enabling, promql, signals
 from collector.model import FloatArray, Window
-from diagnose import attribution, lockstep
+from diagnose import attribution, blind, clocks, lockstep, remedies
 from diagnose.case import Case
 from diagnose.model import (
     Class,
@@ -83,18 +83,24 @@ def _ask(rule: Rule, case: Case) -> Outcome:
 def _adjudicate(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Outcome]) -> Verdict:
     found = [_Found(rules[rule_id], outcome) for rule_id, outcome in outcomes.items() if isinstance(outcome, Finding)]
     found.sort(key=lambda f: (f.finding.share.mid, f.finding.confidence), reverse=True)
-    missing = _missing(outcomes.values())
+    kind = case.window.engine.kind
+    missing = _missing(outcomes.values(), kind)
     lost = _lost_time(case, found)
     if not found:
         return _nothing_found(case, rules, outcomes, lost, missing)
     first, *rest = found
-    also = tuple(_verdict(f, LostTime(f.finding.share.mid), (), ()) for f in rest if f.finding.share.mid >= SIGNIFICANT)
+    also = tuple(_verdict(f, kind, LostTime(f.finding.share.mid), (), ()) for f in rest if f.finding.share.mid >= SIGNIFICANT)
     blamed = {first.rule.klass, *(v.klass for v in also)}
-    return _verdict(first, lost, _ruled_out(case, rules, outcomes, blamed), missing, also)
+    return _verdict(first, kind, lost, _ruled_out(case, rules, outcomes, blamed), missing, also)
 
 
 def _verdict(
-    found: _Found, lost: LostTime, ruled_out: tuple[RuledOut, ...], missing: tuple[Missing, ...], also: tuple[Verdict, ...] = ()
+    found: _Found,
+    kind: str,
+    lost: LostTime,
+    ruled_out: tuple[RuledOut, ...],
+    missing: tuple[Missing, ...],
+    also: tuple[Verdict, ...] = (),
 ) -> Verdict:
     rule, finding = found.rule, found.finding
     return Verdict(
@@ -106,10 +112,10 @@ def _verdict(
         severity=rule.severity,
         share=finding.share,
         lost_time=lost,
-        evidence=finding.evidence,
+        evidence=tuple(replace(shown, promql=promql.on(kind, shown.promql)) for shown in finding.evidence),
         ruled_out=ruled_out,
         missing=missing,
-        remedy=rule.remedy,
+        remedy=remedies.of(rule.id, kind, rule.remedy),
         runbook=f"slowrank explain {rule.id}",
         would_tell=finding.would_tell,
         also=also,
@@ -122,6 +128,7 @@ def _nothing_found(
     unanswered = {rule_id: o for rule_id, o in outcomes.items() if isinstance(o, NoData) and not _unread(case, rules[rule_id])}
     silent = {rule_id: o for rule_id, o in unanswered.items() if _counts(case, rules[rule_id])}
     excused = _unchanged(case) and all(o.missing and rules[rule_id].klass is Class.STRUCTURAL for rule_id, o in silent.items())
+    excused = excused or blind.excused(case, rules, silent)
     if not case.working or (silent and not excused) or (lost.share or 0.0) >= UNEXPLAINED:
         return Verdict(
             klass=Class.INSUFFICIENT,
@@ -140,7 +147,7 @@ def _nothing_found(
         klass=Class.HEALTHY,
         cause=None,
         ranks=(),
-        confidence=round(0.95 * UNTESTED ** len(unanswered), 3),
+        confidence=round(0.95 * UNTESTED ** _untested(case, unanswered.values()), 3),
         summary="no persistent loss of time has a cause among the ranks",
         severity=Severity.NOTE,
         share=None,
@@ -154,6 +161,13 @@ def _unchanged(case: Case) -> bool:
     """Whether the step time is known to be what it was in the healthy past."""
     before = lockstep.cadence(case.baseline) if case.baseline else None
     return before is not None and case.step_time is not None and case.step_time - before < UNCHANGED * before
+
+
+def _untested(case: Case, unanswered: Iterable[NoData]) -> int:
+    """How often the confidence of `healthy` is lowered: for each rule that could not look, and once for all whose signals the engine never
+    shows, as one comparison stands in for them."""
+    never = [blind.never_shown(case, outcome) for outcome in unanswered]
+    return len(never) - sum(never) + any(never)
 
 
 def _unread(case: Case, rule: Rule) -> bool:
@@ -189,7 +203,7 @@ def _ruled_out(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Out
     return tuple(out)
 
 
-def _missing(outcomes: Iterable[Outcome]) -> tuple[Missing, ...]:
+def _missing(outcomes: Iterable[Outcome], kind: str) -> tuple[Missing, ...]:
     """Signals that would have let a rule answer or made a finding surer, once each."""
     names: dict[str, None] = {}
     for outcome in outcomes:
@@ -197,7 +211,7 @@ def _missing(outcomes: Iterable[Outcome]) -> tuple[Missing, ...]:
             names.update(dict.fromkeys(outcome.missing))
         elif isinstance(outcome, Finding):
             names.update(dict.fromkeys(outcome.weakened_by))
-    return tuple(Missing(name, signals.CATALOGUE[name].enable, signals.CATALOGUE[name].adds) for name in names)
+    return tuple(Missing(name, enabling.enable(name, kind), signals.CATALOGUE[name].adds) for name in names)
 
 
 def _lost_time(case: Case, found: list[_Found]) -> LostTime:
@@ -245,9 +259,7 @@ def _rank_rows(case: Case, verdict: Verdict) -> tuple[RankRow, ...]:
 
 
 def _notes(case: Case) -> tuple[str, ...]:
-    notes = [
-        f"Clock read: {case.window.engine.clock}. Step time is equal on all ranks of a lockstep group and identifies no one by itself."
-    ]
+    notes = [f"Clock read: {case.window.engine.clock}. {clocks.NOTES[case.window.engine.clock]}"]
     accelerator = case.window.engine.facts.accelerator
     if accelerator and "virtual" in accelerator.lower():
         notes.append(f"The engine says that it runs on {accelerator}: its durations are simulated.")

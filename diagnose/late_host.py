@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collector import promql, signals
-from diagnose import lockstep
+from diagnose import clocks, lockstep
 from diagnose.case import Case
 from diagnose.model import Evidence, Healthy, NoData, Share
 from diagnose.rules import Limits, Threshold
@@ -62,6 +62,8 @@ class LateHost:
 
 def late_host(case: Case, limit: Limits) -> LateHost | Healthy | NoData:
     """The late ranks of a case by the limits of THRESHOLDS, or why there are none, or what is missing."""
+    if (told := clocks.no_waits(case)) is not None:
+        return told
     waits = case.waits
     if waits is None or case.host_lost is None or case.step_time is None:
         return NoData(case.window.missing(signals.STEPS_ACTIVE, signals.SYNC_WAIT), "who waits for whom was not observed")

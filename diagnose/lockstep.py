@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collector import signals
-from collector.model import FloatArray, Window
+from collector.model import Clock, FloatArray, Window
 
 BLOCK_S = 3.0
 """Least length of the blocks in which the late rank must be the same. SGLang flushes stage seconds at most once a second, so a block
@@ -59,9 +59,12 @@ def cadence_series(window: Window) -> FloatArray:
 
 
 def per_step(window: Window, signal: str) -> FloatArray:
-    """(R,) a counter's amount per step of the group; NaN where unknown."""
+    """(R,) a counter's amount per step of the group, or per each rank's own step where there is no common clock; NaN where unknown."""
     rate = group_rate(window)
     values = window.mean(signal)
+    if window.engine.clock is Clock.NONE:
+        own = steps_per_second(window)
+        return np.asarray(np.where(own > LEAST_RATE, values / np.where(own > LEAST_RATE, own, 1.0), np.nan))
     return np.full(len(window.ranks), np.nan) if rate is None else values / rate
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from collector import enabling
 from collector.model import Problem, Window
 from collector.signals import CATALOGUE, Scope, Signal
 from diagnose.report.plain import prose, safe, wrap
@@ -58,6 +59,7 @@ def examine(window: Window, rules: Mapping[str, Rule]) -> Checkup:
 
 
 def _sighting(window: Window, signal: Signal, rules: Mapping[str, Rule]) -> Sighting:
+    signal = replace(signal, enable=enabling.enable(signal.name, window.engine.kind))
     needing = tuple(rule.id for rule in rules.values() if signal.name in rule.needs)
     if signal.scope is Scope.ENGINE or not window.has(signal.name):
         everyone = () if signal.scope is Scope.ENGINE else window.ranks

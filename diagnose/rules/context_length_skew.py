@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from diagnose import deal
 from diagnose.confidence import confidence
+from diagnose.dealt import Deal
 from diagnose.model import Class, Finding, Healthy, NoData, Severity
 from diagnose.rules import Limits, rule
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 )
 def context_length_skew(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     found = deal.uneven_deal(case, limit)
-    if not isinstance(found, deal.Deal):
+    if not isinstance(found, Deal):
         return found
     if not found.by_length:
         return Healthy(

@@ -1,6 +1,7 @@
 """One rank's host side is slower than its peers', window after window.
 
-What it detects: a rank that persistently arrives last at the host exchanges and is busy, or whose CPU time is not observed.
+What it detects: a rank that persistently arrives last at the host exchanges and is busy, or whose CPU time is not observed; where ranks
+share no clock, a rank whose own steps take longer than its load allows by its peers'.
 Why it matters: the exchange ends when the last scheduler arrives; one slow rank sets everybody's clock.
 Not this rule: a late rank that is kept from running (`host_cpu_starved`); lateness that follows load (`request_count_skew`).
 """
@@ -9,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from diagnose import late_host
+from collector.model import Clock
+from diagnose import independent, late_host
 from diagnose.confidence import confidence
 from diagnose.model import Class, Finding, Healthy, NoData, Severity
 from diagnose.rules import Limits, rule
@@ -25,8 +27,11 @@ if TYPE_CHECKING:
     " at once. Then restart that process and measure again before replacing anything.",
     needs=late_host.NEEDS,
     **late_host.THRESHOLDS,
+    **independent.THRESHOLDS,
 )
 def slow_rank(case: Case, limit: Limits) -> Finding | Healthy | NoData:
+    if case.window.engine.clock is not Clock.EXCHANGE:
+        return independent.slow_rank(case, limit)
     found = late_host.late_host(case, limit)
     if not isinstance(found, late_host.LateHost):
         return found

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from collector import promql, signals
-from diagnose import graphs
+from collector.model import Clock
+from diagnose import graphs, group_pace
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity
 from diagnose.rules import Limits, Threshold, rule
@@ -51,6 +52,8 @@ NEEDS = (
     ),
 )
 def whole_group_slow(case: Case, limit: Limits) -> Finding | Healthy | NoData:
+    if case.window.engine.clock is not Clock.EXCHANGE:
+        return group_pace.whole_group(case, limit)
     if missing := case.window.missing(*NEEDS):
         return NoData(missing, "with these missing, another cause could be behind a slow step")
     if case.baseline is None:
