@@ -41,7 +41,7 @@ class PairCost:
 def pair_cost(window: Window, baseline: Window | None = None) -> PairCost | None:
     """Seconds per pair from the card's bandwidth and the KV cache's bytes per token, narrowed by the window's own cadence if that varies
     with the busiest rank's pairs, and by the rise over the past if the busiest rank's pairs grew; None when nothing supports a figure."""
-    cost = _physical(window)
+    cost = physical_cost(window)
     for other in (_fitted(window), _history(window, baseline)):
         cost = _narrowed(cost, other)
     return cost
@@ -57,7 +57,8 @@ def _narrowed(cost: PairCost | None, other: PairCost | None) -> PairCost | None:
     return PairCost(min(max(other.mid if other.low > 0 else cost.mid, low), high), low, high, f"{cost.source}, narrowed by {other.source}")
 
 
-def _physical(window: Window) -> PairCost | None:
+def physical_cost(window: Window) -> PairCost | None:
+    """Seconds per pair from the card's bandwidth and the KV cache's bytes per token; None for an unknown card or cache."""
     facts = window.engine.facts
     peak = cards.bandwidth(facts.accelerator)
     if peak is None or facts.kv_bytes_per_token is None or facts.kv_bytes_per_token <= 0:

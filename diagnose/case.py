@@ -9,7 +9,7 @@ import numpy as np
 
 from collector import signals
 from collector.model import FloatArray, Window
-from diagnose import attribution, lockstep, prefill
+from diagnose import attribution, lockstep, prefill, slow_card
 from diagnose.model import Share
 
 MIN_INTERVALS = 3
@@ -102,6 +102,13 @@ class Case:
     def excess(self) -> attribution.Excess | None:
         """Cadence that no known cause explains, against the healthy past."""
         return attribution.excess(self.window, self.baseline, self.host_dry)
+
+    @cached_property
+    def card(self) -> slow_card.Named | slow_card.Nobody | slow_card.Unidentified | None:
+        """Whose card the cadence says is slow; None when pairs, cadence or the group's load were not observed."""
+        seen = slow_card.panel(self.window)
+        physical = attribution.physical_cost(self.window)
+        return None if seen is None else slow_card.look(seen, physical.mid if physical else None)
 
     @cached_property
     def balancedness(self) -> float | None:
