@@ -40,7 +40,7 @@ class Case:
     def working(self) -> bool:
         """Whether the engine had running requests or took steps in the window."""
         running = self.window.mean(signals.RUNNING)
-        return bool(np.nansum(running) > 0.5) or lockstep.group_rate(self.window) is not None
+        return bool(np.nan_to_num(running).sum() > 0.5) or lockstep.group_rate(self.window) is not None
 
     @cached_property
     def waits(self) -> lockstep.Waits | None:
@@ -77,7 +77,7 @@ class Case:
         """
         if self.waits is None or not self.step_time or self.host_lost is None:
             return None
-        waited = float(np.nanmean(self.waits.per_step))
+        waited = lockstep.average(self.waits.per_step)
         exposed = lockstep.host_exposed(self.window, self.step_time)
         before = lockstep.cadence(self.baseline) if self.baseline else None
         if exposed is None and before is not None:
@@ -101,7 +101,7 @@ class Case:
     @cached_property
     def excess(self) -> attribution.Excess | None:
         """Cadence that no known cause explains, against the healthy past."""
-        return attribution.excess(self.window, self.baseline, self.host_dry)
+        return attribution.excess(self.window, self.baseline, self.pair_load, self.host_dry)
 
     @cached_property
     def card(self) -> slow_card.Named | slow_card.Nobody | slow_card.Unidentified | None:

@@ -57,7 +57,7 @@ def uneven_deal(case: Case, limit: Limits) -> Deal | Healthy | NoData:
         return NoData(
             (), "what an attention pair costs is unknown: the engine names no known card, and the step time does not vary with load"
         )
-    lead = float(load.pairs[load.leader] / max(np.nanmean(load.pairs), 1e-9))
+    lead = float(load.pairs[load.leader] / max(lockstep.average(load.pairs), 1e-9))
     if load.lost.mid < limit.share:
         return Healthy(f"the busiest rank has {lead:.1f} times the mean attention work, which costs {load.lost.mid:.1%} of step time")
     if not np.isfinite(running).any():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -228,18 +229,15 @@ def _rank_rows(case: Case, verdict: Verdict) -> tuple[RankRow, ...]:
         "running": window.mean(signals.RUNNING),
         "waiting": window.mean(signals.WAITING),
         "tokens_per_step": lockstep.per_step(window, signals.ATTENTION_TOKENS),
-        "pairs_per_step": lockstep.nanmean(attribution.decode_pairs(window)),
+        "pairs_per_step": attribution.mean_pairs(window),
         "wait_per_step": waits.per_step if waits else np.full(len(window.ranks), np.nan),
         "lateness": waits.lateness if waits else np.full(len(window.ranks), np.nan),
         "scheduler_cpu": case.cpu_per_second,
         "snapshot_age": window.mean(signals.SNAPSHOT_AGE),
     }
+    known = {name: [value if math.isfinite(value) else None for value in column.tolist()] for name, column in columns.items()}
     return tuple(
-        RankRow(
-            rank=rank,
-            culprit=rank in culprits,
-            **{name: float(column[row]) if np.isfinite(column[row]) else None for name, column in columns.items()},
-        )
+        RankRow(rank=rank, culprit=rank in culprits, **{name: column[row] for name, column in known.items()})
         for row, rank in enumerate(window.ranks)
     )
 

@@ -81,7 +81,7 @@ def late_host(case: Case, limit: Limits) -> LateHost | Healthy | NoData:
 
 
 def _calm(waits: lockstep.Waits, cost: Share, *, clear: bool) -> str:
-    low, high = float(np.nanmin(waits.per_step)), float(np.nanmax(waits.per_step))
+    low, high = lockstep.least(waits.per_step), lockstep.most(waits.per_step)
     span = f"ranks wait {low * 1e3:.1f} to {high * 1e3:.1f} ms per step for each other"
     if not clear:
         return f"{span}; none waits clearly less than its peers"
@@ -109,8 +109,7 @@ def _wait_evidence(case: Case, waits: lockstep.Waits, row: int) -> Evidence:
 def _cpu_ratio(case: Case, rows: tuple[int, ...]) -> float | None:
     cpu = case.cpu_per_second
     peers = np.delete(cpu, rows)
-    mine = float(np.nanmean(cpu[list(rows)])) if np.isfinite(cpu[list(rows)]).any() else np.nan
-    usual = float(np.median(peers[np.isfinite(peers)])) if np.isfinite(peers).any() else np.nan
+    mine, usual = lockstep.average(cpu[list(rows)]), lockstep.median(peers)
     return mine / usual if np.isfinite(mine) and usual > 0 else None
 
 
@@ -132,7 +131,7 @@ def cpu_evidence(case: Case, found: LateHost) -> Evidence:
     """The CPU comparison that tells more work from stolen time."""
     rank = case.window.ranks[found.rows[0]]
     cpu = case.cpu_per_second
-    mine, ratio = float(np.nanmean(cpu[list(found.rows)])), found.cpu_ratio or float("nan")
+    mine, ratio = lockstep.average(cpu[list(found.rows)]), found.cpu_ratio or float("nan")
     return Evidence(
         signal=signals.SCHEDULER_CPU,
         what=f"its scheduler uses {mine:.2f} s of CPU per second, {ratio:.1f} times its peers' median",

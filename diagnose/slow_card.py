@@ -153,7 +153,7 @@ def _nobody(seen: Panel, slopes: _Slopes, usual: float | None) -> Nobody | Unide
         return Unidentified(
             f"one rank has most pairs in {leads.max():.0%} of the window: the leader never changes, and hides whose card it is"
         )
-    cost = usual if usual is not None else float(np.median(slopes.leader))
+    cost = usual if usual is not None else lockstep.median(slopes.leader)
     if cost <= 0 or (slopes.error * MARGIN > cost).any():
         return Unidentified("pairs vary too little in this window for a slow card to show", "read for five minutes or more")
     return Nobody(
@@ -194,8 +194,9 @@ def _calm(seen: Panel) -> Panel:
     """The panel without the intervals that lie far off the healthy model."""
     basis = _basis(seen, seen.pairs.max(axis=0))
     rest = seen.cadence - basis @ (basis.T @ seen.cadence)
-    scale = 1.4826 * float(np.median(np.abs(rest - np.median(rest))))
-    return _columns(seen, np.abs(rest - np.median(rest)) <= OUTLYING * scale) if scale > 0 else seen
+    off = np.abs(rest - lockstep.median(rest))
+    scale = 1.4826 * lockstep.median(off)
+    return _columns(seen, off <= OUTLYING * scale) if scale > 0 else seen
 
 
 def _basis(seen: Panel, leader: FloatArray) -> FloatArray:
