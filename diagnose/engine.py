@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from collector import signals
 from collector.model import FloatArray, Window
-from diagnose import attribution, lockstep
+from diagnose import attribution, change, lockstep
 from diagnose.case import Case
 from diagnose.model import (
     Class,
@@ -55,10 +55,10 @@ class _Found:
 
 def diagnose(window: Window, baseline: Window | None = None, rules: Mapping[str, Rule] | None = None) -> EngineDiagnosis:
     """What a window says about its engine. `baseline`: a window of the same engine when it was healthy, if there is one."""
-    case = Case(window, baseline)
+    case = Case(window, None if baseline is None else change.calm_part(baseline))
     asked = rules if rules is not None else load()
     outcomes = {rule_id: _ask(rule, case) for rule_id, rule in asked.items()}
-    verdict = _adjudicate(case, asked, outcomes)
+    verdict = _dated(window, _adjudicate(case, asked, outcomes))
     return EngineDiagnosis(
         engine=window.engine,
         start=window.start,
@@ -71,6 +71,11 @@ def diagnose(window: Window, baseline: Window | None = None, rules: Mapping[str,
         problems=window.problems,
         notes=_notes(case),
     )
+
+
+def _dated(window: Window, verdict: Verdict) -> Verdict:
+    also = tuple(replace(other, since=change.since(window, other)) for other in verdict.also)
+    return replace(verdict, since=change.since(window, verdict), also=also)
 
 
 def _ask(rule: Rule, case: Case) -> Outcome:
