@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collector import promql, signals
-from diagnose import lockstep
+from diagnose import entangled, lockstep
 from diagnose.case import Case
 from diagnose.model import Evidence, Healthy, NoData, Share
 from diagnose.rules import Limits, Threshold
@@ -77,7 +77,7 @@ def late_host(case: Case, limit: Limits) -> LateHost | Healthy | NoData:
     row = waits.late[0]
     named = waits.complete and len(waits.late) <= len(waits.per_step) / 2
     found = LateHost(waits.late, cost, waits.agreement, (_wait_evidence(case, waits, row),), _cpu_ratio(case, waits.late), weakened, named)
-    return _with_load(case, found)
+    return _with_pairs(case, _with_load(case, found), limit)
 
 
 def _calm(waits: lockstep.Waits, cost: Share, *, clear: bool) -> str:
@@ -125,6 +125,25 @@ def _with_load(case: Case, found: LateHost) -> LateHost:
         share=Share(found.share.mid / 2, 0.0, found.share.high),
         would_tell="this rank also runs far more requests than its peers: move some away and see whether the wait follows them",
     )
+
+
+def _with_pairs(case: Case, found: LateHost, limit: Limits) -> LateHost | Healthy:
+    """What of a lateness attention work may be: all of it if waits follow pairs, unknown if the late rank holds most and nothing tells."""
+    load, waits = case.pair_load, case.waits
+    if load is None or waits is None or len(found.rows) > 1:
+        return found
+    row = found.rows[0]
+    more = float(load.pairs[row] - lockstep.peers_median(load.pairs)[row])
+    how = entangled.tie(case.window)
+    if how is not None and how.follows:
+        left = max(0.0, 1.0 - how.slope * max(more, 0.0) / waits.gap)
+        if found.share.mid * left < limit.share:
+            return Healthy(f"waits follow attention work in this window, and that explains {1.0 - left:.0%} of the late rank's lead")
+        return replace(found, share=Share(found.share.mid * left, 0.0, found.share.high))
+    told = how is not None or case.window.has(signals.FORWARD_TIME)  # the device timer shows that devices stood idle: it is the host
+    if told or found.would_tell or not load.pairs[row] > CROWDED * lockstep.peers_median(load.pairs)[row]:
+        return found
+    return replace(found, share=Share(found.share.mid / 2, 0.0, found.share.high), would_tell=entangled.EXPERIMENT)
 
 
 def cpu_evidence(case: Case, found: LateHost) -> Evidence:
