@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
-from typing import TypeAlias
+from functools import wraps
+from typing import TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
+_T = TypeVar("_T")
 
 
 class Source(Enum):
@@ -124,6 +126,8 @@ class Window:
     scrapes: int  # pages that were read successfully
     problems: tuple[Problem, ...] = ()
     _means: dict[str, FloatArray] = field(default_factory=dict, init=False, repr=False, compare=False)  # `mean`, computed once
+    _seen: dict[str, bool] = field(default_factory=dict, init=False, repr=False, compare=False)  # `has`, computed once
+    derived: dict[object, object] = field(default_factory=dict, init=False, repr=False, compare=False)  # `once_a_window` keeps it
 
     @property
     def start(self) -> float:
@@ -135,7 +139,13 @@ class Window:
 
     def has(self, *signals: str) -> bool:
         """True when each signal was observed at least once."""
-        return all(name in self.values and bool(np.isfinite(self.values[name]).any()) for name in signals)
+        return all(self._observed(name) for name in signals)
+
+    def _observed(self, signal: str) -> bool:
+        known = self._seen.get(signal)
+        if known is None:
+            known = self._seen[signal] = signal in self.values and bool(np.isfinite(self.values[signal]).any())
+        return known
 
     def missing(self, *signals: str) -> tuple[str, ...]:
         """Those of `signals` that were never observed."""
@@ -155,8 +165,10 @@ class Window:
         return known
 
     def _mean(self, signal: str) -> FloatArray:
-        values, weights = self.get(signal), np.diff(self.edges)
+        values, weights = self.get(signal), self.edges[1:] - self.edges[:-1]
         seen = np.isfinite(values)
+        if seen.all() and len(weights):  # as nearly always
+            return np.asarray(values @ (weights / weights.sum()))
         weight = np.where(seen, weights, 0.0).sum(axis=1)
         total = (np.where(seen, values, 0.0) * weights).sum(axis=1)
         return np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), np.nan)
@@ -164,3 +176,18 @@ class Window:
     def without(self, *signals: str) -> Window:
         """The same window as if these signals had not been there."""
         return replace(self, values={name: v for name, v in self.values.items() if name not in signals})
+
+
+def once_a_window(derive: Callable[[Window], _T]) -> Callable[[Window], _T]:
+    """A pure function of a window that several rules ask: computed once for each window, its arrays locked against writing."""
+
+    @wraps(derive)
+    def asked(window: Window) -> _T:
+        if derive not in window.derived:
+            found = derive(window)
+            if isinstance(found, np.ndarray):
+                found.flags.writeable = False
+            window.derived[derive] = found
+        return cast("_T", window.derived[derive])
+
+    return asked

@@ -9,7 +9,7 @@ import numpy as np
 
 from collector import signals
 from collector.model import Clock, FloatArray, Window
-from diagnose import attribution, lockstep, prefill
+from diagnose import attribution, lockstep, prefill, slow_card
 from diagnose.model import Share
 
 MIN_INTERVALS = 3
@@ -40,7 +40,7 @@ class Case:
     def working(self) -> bool:
         """Whether the engine had running requests or took steps in the window."""
         running = self.window.mean(signals.RUNNING)
-        return bool(np.nansum(running) > 0.5) or lockstep.group_rate(self.window) is not None
+        return bool(np.nan_to_num(running).sum() > 0.5) or lockstep.group_rate(self.window) is not None
 
     @cached_property
     def waits(self) -> lockstep.Waits | None:
@@ -77,7 +77,7 @@ class Case:
         """
         if self.waits is None or not self.step_time or self.host_lost is None:
             return None
-        waited = float(np.nanmean(self.waits.per_step))
+        waited = lockstep.average(self.waits.per_step)
         exposed = lockstep.host_exposed(self.window, self.step_time)
         before = lockstep.cadence(self.baseline) if self.baseline else None
         if exposed is None and before is not None:
@@ -103,7 +103,14 @@ class Case:
     @cached_property
     def excess(self) -> attribution.Excess | None:
         """Cadence that no known cause explains, against the healthy past."""
-        return attribution.excess(self.window, self.baseline, self.host_dry)
+        return attribution.excess(self.window, self.baseline, self.pair_load, self.host_dry)
+
+    @cached_property
+    def card(self) -> slow_card.Named | slow_card.Nobody | slow_card.Unidentified | None:
+        """Whose card the cadence says is slow; None when pairs, cadence or the group's load were not observed."""
+        seen = slow_card.panel(self.window)
+        physical = attribution.physical_cost(self.window)
+        return None if seen is None else slow_card.look(seen, physical.mid if physical else None)
 
     @cached_property
     def balancedness(self) -> float | None:

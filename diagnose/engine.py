@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from collector import enabling, promql, signals
 from collector.model import FloatArray, Window
-from diagnose import attribution, blind, clocks, lockstep, remedies
+from diagnose import attribution, blind, change, clocks, lockstep, remedies
 from diagnose.case import Case
 from diagnose.model import (
     Class,
@@ -24,6 +25,7 @@ from diagnose.model import (
     RuledOut,
     RuleOutcome,
     Severity,
+    Share,
     Verdict,
 )
 from diagnose.rules import Rule, load
@@ -54,10 +56,10 @@ class _Found:
 
 def diagnose(window: Window, baseline: Window | None = None, rules: Mapping[str, Rule] | None = None) -> EngineDiagnosis:
     """What a window says about its engine. `baseline`: a window of the same engine when it was healthy, if there is one."""
-    case = Case(window, baseline)
+    case = Case(window, None if baseline is None else change.calm_part(baseline))
     asked = rules if rules is not None else load()
     outcomes = {rule_id: _ask(rule, case) for rule_id, rule in asked.items()}
-    verdict = _adjudicate(case, asked, outcomes)
+    verdict = _dated(window, _adjudicate(case, asked, outcomes))
     return EngineDiagnosis(
         engine=window.engine,
         start=window.start,
@@ -72,6 +74,11 @@ def diagnose(window: Window, baseline: Window | None = None, rules: Mapping[str,
     )
 
 
+def _dated(window: Window, verdict: Verdict) -> Verdict:
+    also = tuple(replace(other, since=change.since(window, other)) for other in verdict.also)
+    return replace(verdict, since=change.since(window, verdict), also=also)
+
+
 def _ask(rule: Rule, case: Case) -> Outcome:
     """A rule's outcome; a rule that raises says so as NoData and must not silence the others."""
     try:
@@ -82,10 +89,12 @@ def _ask(rule: Rule, case: Case) -> Outcome:
 
 def _adjudicate(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Outcome]) -> Verdict:
     found = [_Found(rules[rule_id], outcome) for rule_id, outcome in outcomes.items() if isinstance(outcome, Finding)]
+    total = _lockstep_loss(case, found)
+    found = _fitted(found, total)
     found.sort(key=lambda f: (f.finding.share.mid, f.finding.confidence), reverse=True)
     kind = case.window.engine.kind
     missing = _missing(outcomes.values(), kind)
-    lost = _lost_time(case, found)
+    lost = _lost_time(total, found)
     if not found:
         return _nothing_found(case, rules, outcomes, lost, missing)
     first, *rest = found
@@ -214,11 +223,9 @@ def _missing(outcomes: Iterable[Outcome], kind: str) -> tuple[Missing, ...]:
     return tuple(Missing(name, enabling.enable(name, kind), signals.CATALOGUE[name].adds) for name in names)
 
 
-def _lost_time(case: Case, found: list[_Found]) -> LostTime:
-    """The lockstep loss: host waits, uneven attention, uneven prefill and unexplained excess, as shares of step time.
-
-    What findings explain is booked to them, the rest to "unexplained": it is there in every healthy group too, as chance deals unevenly.
-    """
+def _lockstep_loss(case: Case, found: list[_Found]) -> float | None:
+    """The share of step time lost: host waits, uneven attention, uneven prefill and unexplained excess, or what the largest finding says
+    if that is more, as some losses are seen by one rule alone. None: neither is known."""
     parts = [
         case.host_dry.mid if case.host_dry else None,
         case.pair_load.lost.mid if case.pair_load and case.pair_load.lost else None,
@@ -226,12 +233,32 @@ def _lost_time(case: Case, found: list[_Found]) -> LostTime:
         max(0.0, case.excess.share.mid) if case.excess else None,
     ]
     known = [p for p in parts if p is not None]
-    by_cause = {f.rule.id: round(f.finding.share.mid, 4) for f in found}
-    explained = sum(by_cause.values())
     if not known and not found:
+        return None
+    return min(1.0, max(sum(known), *(f.finding.share.mid for f in found), 0.0))
+
+
+def _fitted(found: list[_Found], total: float | None) -> list[_Found]:
+    """Findings whose shares add up to no more than the loss. Where they claim more, some claim the same time, such as two causes that
+    each explain one rise over the past: each keeps its range, down to what the others leave, and an even part of the rest."""
+    claimed = sum(f.finding.share.mid for f in found)
+    if total is None or claimed <= total or not claimed:
+        return found
+    out = []
+    for one in found:
+        share = one.finding.share
+        own = max(0.0, total - (claimed - share.mid))
+        fair = Share(share.mid * total / claimed, min(share.low, own), share.high)
+        out.append(replace(one, finding=replace(one.finding, share=fair)))
+    return out
+
+
+def _lost_time(total: float | None, found: list[_Found]) -> LostTime:
+    """What findings explain is booked to them, the rest to "unexplained", which every healthy group has too: chance deals unevenly."""
+    if total is None:
         return LostTime(None)
-    total = min(1.0, max(sum(known), explained))
-    return LostTime(round(total, 4), by_cause | {"unexplained": round(max(0.0, total - explained), 4)})
+    by_cause = {f.rule.id: round(f.finding.share.mid, 4) for f in found}
+    return LostTime(round(total, 4), by_cause | {"unexplained": round(max(0.0, total - sum(by_cause.values())), 4)})
 
 
 def _rank_rows(case: Case, verdict: Verdict) -> tuple[RankRow, ...]:
@@ -242,18 +269,15 @@ def _rank_rows(case: Case, verdict: Verdict) -> tuple[RankRow, ...]:
         "running": window.mean(signals.RUNNING),
         "waiting": window.mean(signals.WAITING),
         "tokens_per_step": lockstep.per_step(window, signals.ATTENTION_TOKENS),
-        "pairs_per_step": lockstep.nanmean(attribution.decode_pairs(window)),
+        "pairs_per_step": attribution.mean_pairs(window),
         "wait_per_step": waits.per_step if waits else np.full(len(window.ranks), np.nan),
         "lateness": waits.lateness if waits else np.full(len(window.ranks), np.nan),
         "scheduler_cpu": case.cpu_per_second,
         "snapshot_age": window.mean(signals.SNAPSHOT_AGE),
     }
+    known = {name: [value if math.isfinite(value) else None for value in column.tolist()] for name, column in columns.items()}
     return tuple(
-        RankRow(
-            rank=rank,
-            culprit=rank in culprits,
-            **{name: float(column[row]) if np.isfinite(column[row]) else None for name, column in columns.items()},
-        )
+        RankRow(rank=rank, culprit=rank in culprits, **{name: column[row] for name, column in known.items()})
         for row, rank in enumerate(window.ranks)
     )
 

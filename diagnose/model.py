@@ -131,6 +131,7 @@ class Verdict:
     runbook: str = ""
     would_tell: str = ""
     also: tuple[Verdict, ...] = ()
+    since: float | None = None  # unix seconds at which it began inside the window; None: not seen to begin
 
 
 @dataclass(frozen=True, slots=True)

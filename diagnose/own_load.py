@@ -29,24 +29,30 @@ def uneven(case: Case, least: float) -> Deal | Healthy | NoData:
     if found.longer[row] < least:
         return Healthy(f"the rank with the longest steps needs {found.longer[row]:.1%} more of its own time than its peers")
     kv = window.mean(signals.RESIDENT_TOKENS) if window.has(signals.RESIDENT_TOKENS) else window.mean(signals.KV_USAGE)
-    counts, lengths = _over(running, row), _over(kv / np.maximum(running, 0.5), row)
-    if max(counts, lengths) < APART:
-        return Healthy(f"the rank with the longest steps has {counts:.1f} times its peers' requests, {lengths:.1f} times as long")
+    counts, lengths = _over(running), _over(kv / np.maximum(running, 0.5))
+    if max(counts[row], lengths[row]) < APART:
+        return Healthy(f"the rank with the longest steps has {counts[row]:.1f} times its peers' requests, {lengths[row]:.1f} times as long")
     if found.slower[row] > 0:
         return Healthy("the rank with the longest steps takes longer than its load explains")
     return Deal(
         rows=(row,),
         share=Share(float(found.longer[row]) / 2, 0.0, float(found.longer[row])),
-        count_ratio=counts,
-        length_ratio=lengths,
-        evidence=(_steps(case, found, row), _requests(case, running, row)),
+        counts=counts,
+        lengths=lengths,
         weakened_by=window.missing(signals.RESIDENT_TOKENS, signals.DECODE_STEPS),
     )
 
 
-def _over(values: FloatArray, row: int) -> float:
-    usual = float(lockstep.peers_median(values)[row])
-    return float(values[row]) / usual if np.isfinite(values[row]) and usual > 0 else 1.0
+def evidence(case: Case, row: int) -> tuple[Evidence, ...]:
+    """What one rank's own steps take and what it runs, against its peers."""
+    found = independent.pace(case.window)
+    return (*(() if found is None else (_steps(case, found, row),)), _requests(case, case.window.mean(signals.RUNNING), row))
+
+
+def _over(values: FloatArray) -> FloatArray:
+    """(R,) values over the median of the other ranks'; 1 where there is none."""
+    usual = lockstep.peers_median(values)
+    return np.asarray(np.where(np.isfinite(values) & (usual > 0), values / np.where(usual > 0, usual, 1.0), 1.0))
 
 
 def _steps(case: Case, found: independent.Pace, row: int) -> Evidence:

@@ -65,6 +65,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "remedy": verdict.remedy,
         "runbook": verdict.runbook,
         "would_tell": verdict.would_tell,
+        "since": _time(verdict.since) if verdict.since is not None else None,
         "also": [_verdict(other) for other in verdict.also],
     }
 

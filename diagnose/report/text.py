@@ -158,6 +158,8 @@ def facts(diagnosis: EngineDiagnosis) -> Iterator[tuple[str, str]]:
     yield "", ", ".join(safe(text, _IDENTITY) for text in named if text)
     span = f"{utc(diagnosis.start)} to {utc(diagnosis.end)} ({diagnosis.end - diagnosis.start:.0f} s, {diagnosis.scrapes:,} pages read)"
     yield "window", span
+    if verdict.since is not None:
+        yield "since", f"{utc(verdict.since)}: before that, the window does not show it"
     yield "step time", f"{quantity(diagnosis.step_time, 's')}, clock: {safe(engine.clock)}"
     if verdict.share and is_finding(verdict):
         yield "cost", f"{verdict.share} of step time; repairing the cause gives that back"

@@ -31,17 +31,18 @@ def request_count_skew(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     found = deal.uneven_deal(case, limit)
     if not isinstance(found, Deal):
         return found
-    if found.by_length:
+    top = max(found.fuller or found.rows, key=lambda row: found.counts[row])
+    if not found.fuller:
         return Healthy(
-            f"the busiest rank runs {found.count_ratio:.1f} times its peers' requests, with contexts {found.length_ratio:.1f} times as long"
+            f"the busiest rank runs {found.counts[top]:.1f} times its peers' requests, with contexts {found.lengths[top]:.1f} times as long"
         )
-    names = case.rank_ids(found.rows)
+    names = case.rank_ids(found.fuller)
     return Finding(
         ranks=names,
-        share=found.share,
+        share=found.part(found.fuller),
         confidence=confidence(found.share.mid, limit.share, missing=len(found.weakened_by)),
-        summary=f"rank {', '.join(map(str, names))} runs {found.count_ratio:.1f} times as many requests as its peers",
-        evidence=found.evidence,
-        would_tell="stop new requests to that rank for a minute: the step time must fall as they finish",
+        summary=f"rank {', '.join(map(str, names))} runs {found.counts[top]:.1f} times as many requests as its peers",
+        evidence=deal.evidence(case, top),
+        would_tell=found.would_tell or "stop new requests to that rank for a minute: the step time must fall as they finish",
         weakened_by=found.weakened_by,
     )

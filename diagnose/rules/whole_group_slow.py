@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from collector import promql, signals
 from collector.model import Clock
-from diagnose import graphs, group_pace
+from diagnose import graphs, group_pace, late_card, slow_card
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity
 from diagnose.rules import Limits, Threshold, rule
@@ -72,6 +72,8 @@ def whole_group_slow(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return Healthy(f"expert balancedness fell by {fallen:.2f} as the steps grew: the experts explain it")
     if graphs.lost(case.window, case.baseline):
         return Healthy("decode passes lost their CUDA graphs as the steps grew: that explains it")
+    if (card := late_card.late_card(case, limit.share)) is not None:
+        return Healthy(f"the step time follows the attention of rank {case.window.ranks[card.row]}: its card explains it")
     weakened = case.window.missing(signals.BALANCEDNESS_COUNT, signals.EAGER_STEPS)
     return Finding(
         ranks=(),
@@ -91,6 +93,12 @@ def whole_group_slow(case: Case, limit: Limits) -> Finding | Healthy | NoData:
                 promql=promql.STEP_TIME,
             ),
         ),
-        would_tell="clocks and throttle reasons of the group's cards (dcgm-exporter), and expert balancedness if it is not reported",
+        would_tell="clocks and throttle reasons of the group's cards (dcgm-exporter), and expert balancedness if it is not reported"
+        + _hidden(case),
         weakened_by=weakened,
     )
+
+
+def _hidden(case: Case) -> str:
+    """Why the step time itself names no card, if that is because it cannot."""
+    return f". {case.card.why}: {case.card.would_tell}" if isinstance(case.card, slow_card.Unidentified) else ""
