@@ -81,6 +81,54 @@ WAITING_TOKENS = _signal(
     "shows prefill backlog per rank",
 )
 KV_USAGE = _signal("kv_usage", "ratio", Kind.GAUGE, "share of the KV pool in use", _LOADS, "shows a rank about to retract")
+BOOTSTRAP_QUEUE = _signal(
+    "bootstrap_queue",
+    "1",
+    Kind.GAUGE,
+    "prefill server: requests that wait for the decode side's address and KV room",
+    _LOADS,
+    "shows requests held between prefill and decode",
+)
+INFLIGHT_QUEUE = _signal(
+    "inflight_queue",
+    "1",
+    Kind.GAUGE,
+    "prefill server: computed requests whose KV is still being sent",
+    _LOADS,
+    "shows a KV link that does not keep up",
+)
+PREALLOC_QUEUE = _signal(
+    "prealloc_queue",
+    "1",
+    Kind.GAUGE,
+    "decode server: requests that wait for KV room",
+    _LOADS,
+    "shows requests held between prefill and decode",
+)
+TRANSFER_QUEUE = _signal(
+    "transfer_queue",
+    "1",
+    Kind.GAUGE,
+    "decode server: requests whose KV has room here and has not arrived",
+    _LOADS,
+    "shows a KV link that does not keep up",
+)
+TRANSFER_SPEED = _signal(
+    "kv_transfer_speed",
+    "B/s",
+    Kind.GAUGE,
+    "prefill server: speed of the last KV transfer, 0 before the first one and on other servers",
+    _METRICS,
+    "tells a slow KV link from a partner that is late",
+)
+TRANSFER_LATENCY = _signal(
+    "kv_transfer_latency",
+    "s",
+    Kind.GAUGE,
+    "prefill server: duration of the last KV transfer, 0 before the first one and on other servers",
+    _METRICS,
+    "says how long a request's KV is under way",
+)
 SNAPSHOT_AGE = _signal(
     "snapshot_age",
     "s",
@@ -113,6 +161,14 @@ DECODE_TIME = _signal(
     "launch-to-launch time of those steps (decode_moments sum t)",
     _LOADS,
     "gives the step time",
+)
+ACCEPT_LENGTH = _signal(
+    "accept_length",
+    "tokens",
+    Kind.GAUGE,
+    "tokens that a request gets from one decode step: 1 without speculative decoding",
+    _LOADS,
+    "tells a rank whose drafts are refused from a rank with more requests",
 )
 ATTENTION_TOKENS = _signal(
     "attention_tokens",
