@@ -14,6 +14,7 @@ import numpy as np
 from collector.engines import sglang
 from collector.errors import ConfigError, SourceError
 from collector.model import Page, Problem, Reading, Source, Window
+from collector.roles import Roles
 from collector.store import Store
 
 MAX_PROBLEMS = 40
@@ -34,6 +35,8 @@ class _Engine:
     store: Store
     failures: dict[tuple[str, Source], tuple[float, Problem]] = field(default_factory=dict)  # newest of each node and source, with its time
     newest: float = -np.inf  # arrival of the newest page, failed ones included
+    roles: Roles = field(default_factory=Roles)
+    turned: tuple[float, Problem] | None = None  # when the engine last turned out to have another role
 
 
 class Intake:
@@ -60,7 +63,13 @@ class Intake:
         engine.newest = max(engine.newest, page.arrived)
         key = (page.node, page.source)
         try:
-            engine.store.feed(engine.reader.read(page))
+            reading = engine.reader.read(page)
+            before = engine.roles.role
+            if engine.roles.admit(page, reading.facts.role):
+                what = f"it was a {before} server and is a {engine.roles.role} one: what was read before was put aside"
+                engine.turned = page.arrived, Problem(page.node, what, "if two engines answer at one URL, give each its own")
+                engine.store = Store(page.engine, self.kind, depth_s=self._depth_s)
+            engine.store.feed(reading)
         except SourceError as error:
             self.failures += 1
             engine.failures[key] = page.arrived, Problem(page.source.value, str(error))
@@ -88,6 +97,7 @@ class Intake:
             raise ConfigError(f"no page of the engine {engine!r} was ever fetched; fetched so far: {listed}")
         until = known.newest if end is None else end
         window = ADJUST[self.kind](known.store.window(until - (self._depth_s if seconds is None else seconds), until))
-        failures = (problem for when, problem in known.failures.values() if when > until - self._depth_s)
+        told = [*known.failures.values(), *([known.turned] if known.turned else [])]
+        failures = (problem for when, problem in told if when > until - self._depth_s)
         problems = dict.fromkeys((*self._notes, *failures, *window.problems))
         return replace(window, problems=tuple(problems)[:MAX_PROBLEMS])

@@ -53,4 +53,7 @@ PD_QUEUES = {
     "transfer_queue": "max by (dp_rank) (sglang:num_decode_transfer_queue_reqs)",
 }
 
-TRANSFER_SPEED = "sum by (dp_rank) (rate(sglang:kv_transfer_speed_gb_s_sum[1m])) / sum by (dp_rank) (rate(sglang:kv_transfer_speed_gb_s_count[1m])) * 1e9"
+TRANSFER_SPEED = (
+    "1e9 * sum by (dp_rank) (rate(sglang:kv_transfer_speed_gb_s_sum[1m]))"
+    " / sum by (dp_rank) (rate(sglang:kv_transfer_speed_gb_s_count[1m]))"
+)

@@ -59,7 +59,7 @@ SLOWER = 0.5
     share=Threshold(
         0.02,
         "of the requests in the engine",
-        "0.4 of the 64 requests of an equal decode group (seeds 1 to 4) are 0.006; a third of a percent more per rank is not worth a ticket",
+        "0.4 of the 64 requests of an equal decode group (seeds 1 to 4) are 0.006: three times that is no chance",
     ),
     leads=Threshold(
         0.7,
