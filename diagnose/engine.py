@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from collector import signals
 from collector.model import FloatArray, Window
-from diagnose import attribution, lockstep
+from diagnose import attribution, fleet, lockstep
 from diagnose.case import Case
 from diagnose.model import (
     Class,
@@ -52,9 +52,12 @@ class _Found:
     finding: Finding
 
 
-def diagnose(window: Window, baseline: Window | None = None, rules: Mapping[str, Rule] | None = None) -> EngineDiagnosis:
-    """What a window says about its engine. `baseline`: a window of the same engine when it was healthy, if there is one."""
-    case = Case(window, baseline)
+def diagnose(
+    window: Window, baseline: Window | None = None, rules: Mapping[str, Rule] | None = None, twins: Sequence[Window] = ()
+) -> EngineDiagnosis:
+    """What a window says about its engine. `baseline`: a window of the same engine when it was healthy, if there is one. `twins`: windows
+    of engines that serve the same (`fleet.twins`), which stand in where there is no baseline."""
+    case = Case(window, baseline, tuple(twins))
     asked = rules if rules is not None else load()
     outcomes = {rule_id: _ask(rule, case) for rule_id, rule in asked.items()}
     verdict = _adjudicate(case, asked, outcomes)
@@ -252,5 +255,13 @@ def _notes(case: Case) -> tuple[str, ...]:
     if accelerator and "virtual" in accelerator.lower():
         notes.append(f"The engine says that it runs on {accelerator}: its durations are simulated.")
     if case.baseline is None:
-        notes.append("No healthy past of this engine was given: a slowdown of the whole group would not be seen.")
+        notes.append(_without_past(len(case.twins)))
     return tuple(notes)
+
+
+def _without_past(twins: int) -> str:
+    if not twins:
+        return "No healthy past of this engine was given: a slowdown of the whole group would not be seen."
+    if twins < fleet.QUORUM:
+        return "No healthy past was given, and one twin is no majority: which of the two is slower than it should be would not be seen."
+    return f"No healthy past was given: the measure is {twins} twins, so a slowdown of most of them would not be seen."

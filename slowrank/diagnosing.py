@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from collector.errors import ConfigError
 from collector.intake import Intake
+from diagnose import fleet
 from diagnose.engine import diagnose
 from diagnose.model import Class, EngineDiagnosis
 from slowrank.exits import Exit
@@ -52,9 +53,9 @@ def read(targets: Sequence[str], seconds: float | None, live_seconds: float, rec
 
 
 def conclude(found: Sequence[Window], baseline: Path | None) -> list[EngineDiagnosis]:
-    """A diagnosis of each window, against the engine's healthy past if a capture of it is given."""
+    """A diagnosis of each window, against the engine's healthy past if a capture of it is given, and beside its twins among the others."""
     past = {window.engine.id: window for window in replay(baseline, None)} if baseline is not None else {}
-    return [diagnose(window, _past_of(window, past, alone=len(found) == 1)) for window in found]
+    return [diagnose(window, _past_of(window, past, alone=len(found) == 1), twins=fleet.twins(window, found)) for window in found]
 
 
 def _past_of(window: Window, past: Mapping[str, Window], *, alone: bool) -> Window | None:
