@@ -45,7 +45,7 @@ _METRICS = "start SGLang with --enable-metrics"
 _DP_ATTENTION = "start SGLang >= 0.5.22 with --enable-metrics and SGLANG_ENABLE_METRICS_DP_ATTENTION=1 in every scheduler's environment"
 _LOADS = "upgrade SGLang to >= 0.5.18; /v1/loads needs no flag"
 _TIMER = "start SGLang with --enable-metrics and SGLANG_ENABLE_METRICS_DEVICE_TIMER=1"
-_EPLB = "start SGLang with --expert-distribution-recorder-mode stat --expert-balancedness-report-mode prometheus"
+_EPLB = "start SGLang with --enable-metrics --expert-distribution-recorder-mode stat --expert-balancedness-report-mode prometheus"
 
 CATALOGUE: dict[str, Signal] = {}
 
@@ -210,7 +210,7 @@ SCHEDULER_WORK = _signal(
     "s",
     Kind.COUNTER,
     "the scheduler's own stages: no waiting for peers, none for the device",
-    _METRICS,
+    _DP_ATTENTION,  # the sync wait lies inside the stages and is taken out
     "tells more work from stolen time",
 )
 SCHEDULER_CPU = _signal(
