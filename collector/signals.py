@@ -46,6 +46,7 @@ _DP_ATTENTION = "start SGLang >= 0.5.22 with --enable-metrics and SGLANG_ENABLE_
 _LOADS = "upgrade SGLang to >= 0.5.18; /v1/loads needs no flag"
 _TIMER = "start SGLang with --enable-metrics and SGLANG_ENABLE_METRICS_DEVICE_TIMER=1"
 _EPLB = "start SGLang with --enable-metrics --expert-distribution-recorder-mode stat --expert-balancedness-report-mode prometheus"
+_DISPATCH = "run DeepXTrace beside an engine that dispatches with DeepEP, and give its log to slowrank diagnose --dispatch-log FILE"
 
 CATALOGUE: dict[str, Signal] = {}
 
@@ -265,4 +266,22 @@ EXPERT_LOAD = _signal(
     "tokens dispatched to the experts on the rank's card, all reported layers",
     _EPLB + " and SGLANG_EPLB_HEATMAP_COLLECTION_INTERVAL=100",
     "names the card that holds the hot experts",
+)
+DISPATCH_WAIT = _signal(
+    "dispatch_wait",
+    "ratio",
+    Kind.GAUGE,
+    "how long the rank waits in the experts' dispatch, against its node's others for the same senders",
+    _DISPATCH,
+    "tells a queue before a card from a slow card and a slow group",
+    optional=True,
+)
+DISPATCH_AWAITED = _signal(
+    "dispatch_awaited",
+    "ratio",
+    Kind.GAUGE,
+    "how long the others wait in dispatch for the rank's tokens, against its node's others",
+    _DISPATCH,
+    "tells a rank that is late itself from one that is reached late",
+    optional=True,
 )

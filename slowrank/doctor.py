@@ -77,8 +77,8 @@ class Checkup:
 
     @property
     def complete(self) -> bool:
-        """Every signal on every rank."""
-        return all(s.there for s in self.sightings)
+        """Every signal on every rank, but for optional sources."""
+        return all(s.there or s.signal.optional for s in self.sightings)
 
 
 def examine(window: Window, rules: Mapping[str, Rule]) -> Checkup:

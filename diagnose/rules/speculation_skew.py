@@ -32,7 +32,7 @@ NEEDS = (signals.ACCEPT_LENGTH, signals.RUNNING)
     share=Threshold(
         0.03,
         "of the tokens",
-        "8 equal ranks lose 0.022 / 8 = 0.003 at the most by the lowest of them (12 windows of 10 s, seeds 1 to 4): ten times that",
+        "8 equal ranks lose 0.025 / 8 = 0.003 at the most by the lowest of them (12 windows of 10 s, seeds 1 to 4): ten times that",
     ),
     **acceptance.THRESHOLDS,
 )

@@ -3,7 +3,8 @@
 What it detects: a step time above the engine's healthy past, or without one above engines that serve the same, that attention, prefill,
 host waits and experts do not explain.
 Why it matters: inside a lockstep a slow card, a power cap on all cards and a slower build look the same to the engine's metrics.
-Not this rule: uneven experts (`expert_hotspot`); lost graphs (`graph_fallback`); a late host (`slow_rank`); more load than before.
+Not this rule: uneven experts (`expert_hotspot`); lost graphs (`graph_fallback`); a queue before a card
+(`dispatch_skew`); a late host (`slow_rank`); more load than before.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from collector import promql, signals
-from diagnose import attribution, fleet, graphs
+from diagnose import attribution, dispatch, fleet, graphs
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity
 from diagnose.rules import Limits, Threshold, rule
@@ -69,6 +70,8 @@ def whole_group_slow(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return Healthy(f"expert balancedness is {fallen:.2f} lower where the steps are longer: the experts explain it")
     if graphs.lost(case.window, found.window):
         return Healthy("decode passes lost their CUDA graphs as the steps grew: that explains it")
+    if rows := dispatch.queued(case.window, dispatch.THRESHOLDS["ratio"].value):
+        return Healthy(f"tokens reach rank {', '.join(map(str, case.rank_ids(rows)))} late in every dispatch: that explains it")
     weakened = case.window.missing(signals.BALANCEDNESS_COUNT, signals.EAGER_STEPS)
     return Finding(
         ranks=(),

@@ -45,6 +45,9 @@ def diagnose(
         Path | None,
         typer.Option(metavar="CAPTURE", help="A capture of this engine when it was healthy: shows slowness of the whole group."),
     ] = None,
+    dispatch_log: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="DeepXTrace's log of this engine: who waits for whom in the experts' dispatch.")
+    ] = None,
     record: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep what is read in a capture file.")] = None,
     api_key_env: Annotated[str | None, KEY] = None,
 ) -> None:
@@ -53,11 +56,12 @@ def diagnose(
     Exit codes: 0 healthy, 1 finding, 2 usage or configuration, 3 insufficient evidence, 4 unreachable.
     Over several engines 1 beats 3 beats 4 beats 0.
     """
-    from slowrank.diagnosing import conclude, exit_of, read
+    from slowrank.diagnosing import conclude, exit_of, read, with_dispatch_log
 
     reading = read(targets, seconds, LIVE_SECONDS, record, api_key_env)
-    diagnoses = conclude(reading.windows, baseline)
-    _print(diagnoses, reading.windows, form)
+    windows = with_dispatch_log(reading.windows, dispatch_log)
+    diagnoses = conclude(windows, baseline)
+    _print(diagnoses, windows, form)
     for engine, why in reading.unreached.items():
         tell(f"{engine} did not answer: {why}")
     if reading.interrupted:

@@ -44,6 +44,7 @@ class Plant:
     role: str | None = "unified"
     held: Mapping[int, float] = field(default_factory=dict)  # requests in the hand-over of a split engine; the others' is 0.1
     accept: Mapping[int, float] = field(default_factory=dict)  # tokens per request and step; given for one, the others' is 2.5, else 1
+    dispatch: Mapping[int, float] = field(default_factory=dict)  # wait in dispatch over the node's others; given for one, the others' is 1
     sends: Mapping[int, float] = field(default_factory=dict)  # prefill server: KV bytes per second; the others' is 50e9
 
     @property
@@ -135,6 +136,9 @@ class Plant:
             values[signals.BALANCEDNESS_SUM] = np.full((1, columns), steps * self.balancedness)
             load = each({} if self.hot is None else {self.hot: 6.0}, 1.0)
             values[signals.EXPERT_LOAD] = noisy(load * 1000.0)
+        if self.dispatch:
+            values[signals.DISPATCH_WAIT] = noisy(each(self.dispatch, 1.0))
+            values[signals.DISPATCH_AWAITED] = noisy(1.0)
         facts = Facts(version="0.5.23", role=self.role, accelerator=self.accelerator, kv_bytes_per_token=self.kv_bytes, expected_ranks=rows)
         return Window(
             engine=Engine("http://engine:30000", "sglang", facts),
@@ -175,6 +179,7 @@ SCENES: dict[str, Plant] = {
     "stale_ledger": Plant(frozen={6: 11.0}),
     "pd_queue_skew": Plant(role="decode", held={7: 6.0}),
     "speculation_skew": Plant(accept={4: 1.1}),
+    "dispatch_skew": Plant(group=1.4, dispatch={6: 8.0}),
 }
 """Every cause with the plant that shows it; the culprits are in CULPRITS."""
 
@@ -194,6 +199,7 @@ CULPRITS: dict[str, tuple[int, ...]] = {
     "stale_ledger": (6,),
     "pd_queue_skew": (7,),
     "speculation_skew": (4,),
+    "dispatch_skew": (6,),
 }
 
 

@@ -13,6 +13,7 @@ from diagnose.rules import load
 
 RULES = {
     "context_length_skew": Class.LOAD,
+    "dispatch_skew": Class.STRUCTURAL,
     "expert_hotspot": Class.STRUCTURAL,
     "graph_fallback": Class.STRUCTURAL,
     "kv_pressure": Class.LOAD,
