@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collector import promql, signals
-from diagnose import lockstep
+from diagnose import hand_over
 from diagnose.confidence import confidence
 from diagnose.leading import leads
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity, Share
@@ -21,28 +21,7 @@ from diagnose.rules import Limits, Threshold, rule
 if TYPE_CHECKING:
     from diagnose.case import Case
 
-QUEUES = {
-    "prefill": (signals.BOOTSTRAP_QUEUE, signals.INFLIGHT_QUEUE),
-    "decode": (signals.PREALLOC_QUEUE, signals.TRANSFER_QUEUE),
-}
-"""The queues that each role fills; the others stand at 0 there."""
-
-NEEDS = (*QUEUES["prefill"], *QUEUES["decode"], signals.RUNNING, signals.WAITING)
-
-HOLDS = {
-    signals.BOOTSTRAP_QUEUE: ("that wait for the decode side", "whether the decode side has KV room, and its address reaches this rank"),
-    signals.INFLIGHT_QUEUE: ("computed, with their KV still under way", "this rank's KV transfer speed against its peers'"),
-    signals.PREALLOC_QUEUE: ("that wait for KV room", "this rank's KV usage, and which requests fill its pool"),
-    signals.TRANSFER_QUEUE: (
-        "whose KV has not arrived",
-        "the KV transfer speed of the prefill ranks that send to it, and this card's network counters: its own link or theirs",
-    ),
-}
-"""What a queue holds, and what would tell why."""
-
-SLOWER = 0.5
-"""Share of the peers' KV transfer speed below which the rank's link is the reason: equal links measured 1.00 (prefill workload, seeds 1 to
-3), and a path shared by two transfers gives each a half."""
+NEEDS = (*hand_over.QUEUES["prefill"], *hand_over.QUEUES["decode"], signals.RUNNING, signals.WAITING)
 
 
 @rule(
@@ -61,6 +40,11 @@ SLOWER = 0.5
         "of the requests in the engine",
         "0.4 of the 64 requests of an equal decode group (seeds 1 to 4) are 0.006: three times that is no chance",
     ),
+    backlog=Threshold(
+        4.0,
+        "requests on the middle rank",
+        "equal prefill ranks hold up to 0.8 in flight (seeds 1 to 3); a reported backlog grew from 18 to 35 in three seconds",
+    ),
     leads=Threshold(
         0.7,
         "of intervals",
@@ -73,21 +57,29 @@ def pd_queue_skew(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return Healthy("the engine is not disaggregated: nothing is handed over between prefill and decode")
     if missing := window.missing(*NEEDS):
         return NoData(missing, "the queues between prefill and decode were not observed")
-    if role not in QUEUES:
+    if role not in hand_over.QUEUES:
         return NoData((), "the engine does not say whether it prefills, decodes or does both, so its queues cannot be read")
     if not case.long_enough:
         return NoData((), "the window is too short to show that a queue persists")
-    total = _requests(case)
-    queue, row, held, usual = max((_longest(case, name) for name in QUEUES[role]), key=lambda found: found[2] - found[3])
+    total = hand_over.requests(window)
+    queue, row, held, usual = max(
+        (hand_over.longest(window, name) for name in hand_over.QUEUES[role]), key=lambda found: found[2] - found[3]
+    )
     rank, more = window.ranks[row], held - usual
     share = min(1.0, more / total) if total > 0 else 0.0
+    if piled := next((why for name in hand_over.QUEUES[role] if (why := hand_over.piles_up(window, name, limit.backlog))), ""):
+        return NoData((), piled)
+    if np.isfinite(window.mean(queue)).sum() < 2:
+        return NoData((), "the hand-over was observed on one rank only: there is no peer to compare with")
     if more < limit.held or share < limit.share:
         return Healthy(f"no rank of this {role} server holds more than {max(more, 0.0):.1f} requests above its peers in the hand-over")
     steady = leads(window.get(queue), row)
     if steady < limit.leads:
-        return Healthy(f"rank {rank} holds {held:.1f} requests {HOLDS[queue][0]}, but only in {steady:.0%} of the time more than its peers")
-    slow = _link(case, row)
-    what, tell = HOLDS[queue]
+        return Healthy(
+            f"rank {rank} holds {held:.1f} requests {hand_over.HOLDS[queue][0]}, but only in {steady:.0%} of the time more than its peers"
+        )
+    slow = hand_over.slow_link(window, row)
+    what, tell = hand_over.HOLDS[queue]
     return Finding(
         ranks=(rank,),
         share=Share(share, 0.0, share),
@@ -108,37 +100,4 @@ def pd_queue_skew(case: Case, limit: Limits) -> Finding | Healthy | NoData:
             *slow,
         ),
         would_tell="" if slow else tell,
-    )
-
-
-def _longest(case: Case, queue: str) -> tuple[str, int, float, float]:
-    """The queue, the row on which it stands highest above the peers' median, its mean length there and theirs."""
-    length = case.window.mean(queue)
-    usual = np.nan_to_num(lockstep.peers_median(length))
-    row = int(np.nanargmax(length - usual))
-    return queue, row, float(length[row]), float(usual[row])
-
-
-def _requests(case: Case) -> float:
-    """Requests in the engine: SGLang counts the queues of the hand-over as waiting, but for what is in flight."""
-    return float(sum(np.nansum(case.window.mean(name)) for name in (signals.RUNNING, signals.WAITING, signals.INFLIGHT_QUEUE)))
-
-
-def _link(case: Case, row: int) -> tuple[Evidence, ...]:
-    """The rank's transfer speed if it is far below its peers'. Only a prefill server measures it; 0 is no transfer yet."""
-    speed = case.window.mean(signals.TRANSFER_SPEED)
-    usual = float(lockstep.peers_median(np.where(speed > 0, speed, np.nan))[row])
-    if not (speed[row] > 0 and speed[row] < SLOWER * usual):
-        return ()
-    return (
-        Evidence(
-            signal=signals.TRANSFER_SPEED,
-            what=f"its last KV transfers ran at {speed[row] / 1e9:.2f} GB/s, its peers' at {usual / 1e9:.2f} GB/s",
-            observed=float(speed[row]),
-            expected=usual,
-            unit="B/s",
-            rank=case.window.ranks[row],
-            threshold=SLOWER * usual,
-            promql=promql.TRANSFER_SPEED,
-        ),
     )

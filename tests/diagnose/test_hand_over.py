@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -71,6 +73,27 @@ def test_each_queue_of_a_role_is_looked_at(plant):
 def test_queues_that_are_long_on_all_ranks_are_no_skew(plant):
     """Ten on every rank is too little of the other half of the split: nobody is named."""
     assert isinstance(ask(plant(role="decode", held=dict.fromkeys(range(8), 10.0)).window()), Healthy)
+
+
+def test_case_11_a_backlog_that_grows_on_all_ranks_is_never_healthy(plant):
+    """Field case 11, one prefill instance: 18 requests wait for the decode side, then 35, while compute is idle. No rank is named, and the
+    answer is that the other half must be asked."""
+    log = (Path(__file__).parents[1] / "field_cases" / "11-sglang22877-prealloc-growth.log").read_text()
+    held = [float(number) for number in re.findall(r"#prealloc-req: (\d+)", log)]
+    assert (held[0], held[-1]) == (18.0, 35.0)
+    for ranks in (1, 8):
+        window = plant(ranks=ranks, role="prefill", running=(0.0,) * 64).window()
+        queue = np.tile(np.interp(np.linspace(0, 1, 12), np.linspace(0, 1, len(held)), held), (ranks, 1))
+        found = ask(window, bootstrap_queue=queue)
+        assert isinstance(found, NoData)
+        assert "pile up on all ranks" in found.why
+        stuck = replace(window, values=dict(window.values) | {"bootstrap_queue": queue})
+        assert diagnose(stuck).verdict.klass is Class.INSUFFICIENT
+
+
+def test_one_rank_has_no_peer(plant):
+    """A queue on the only rank may be long for any reason: nobody is named."""
+    assert isinstance(ask(plant(ranks=1, role="decode", held={0: 6.0}).window()), NoData)
 
 
 def test_a_queue_that_comes_and_goes_is_none(plant):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -64,6 +66,16 @@ def test_few_requests_prove_nothing(plant):
     found = ask(plant(accept={4: 1.1}, running=few).window())
     assert isinstance(found, Healthy)
     assert "content" in found.why
+
+
+def test_case_36_nine_kinds_of_prompt_on_one_healthy_engine_name_no_rank(plant):
+    """Field case 36: at a step of 63 ms one stream gets 90.5 or 30.6 tokens per second by its content alone, 5.7 or 1.9 a step."""
+    case = json.loads((Path(__file__).parents[1] / "field_cases" / "36-spec-accept-content-spread.json").read_text())
+    lengths = [rate * case["step_ms_about"] / 1e3 for rate in case["per_stream_tok_s"].values()]
+    assert max(lengths) > 2.9 * min(lengths)
+    window = plant(ranks=9, running=(1.0,) * 64, accept={0: 2.5}).window()
+    steady = np.repeat(np.array(lengths)[:, None], 12, axis=1)
+    assert isinstance(ask(replace(window, values=dict(window.values) | {signals.ACCEPT_LENGTH: steady})), Healthy)
 
 
 def test_a_rank_that_is_low_now_and_then_is_healthy(plant):
