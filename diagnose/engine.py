@@ -12,6 +12,7 @@ from collector.model import FloatArray, Window
 from diagnose import attribution, fleet, lockstep
 from diagnose.case import Case
 from diagnose.model import (
+    STEP_TIME,
     Class,
     EngineDiagnosis,
     Finding,
@@ -86,12 +87,17 @@ def _ask(rule: Rule, case: Case) -> Outcome:
 def _adjudicate(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Outcome]) -> Verdict:
     found = [_Found(rules[rule_id], outcome) for rule_id, outcome in outcomes.items() if isinstance(outcome, Finding)]
     found.sort(key=lambda f: (f.finding.share.mid, f.finding.confidence), reverse=True)
-    missing = _missing(outcomes.values())
+    told = bool(found) and found[0].rule.klass in BLAMED  # then a source that hardly any engine has would add nothing
+    missing = _missing(o for rule_id, o in outcomes.items() if not (told and _unread(case, rules[rule_id])))
     lost = _lost_time(case, found)
     if not found:
         return _nothing_found(case, rules, outcomes, lost, missing)
     first, *rest = found
-    also = tuple(_verdict(f, LostTime(f.finding.share.mid), (), ()) for f in rest if f.finding.share.mid >= SIGNIFICANT)
+    also = tuple(
+        _verdict(f, LostTime(f.finding.share.mid if f.finding.share_of == STEP_TIME else None), (), ())
+        for f in rest
+        if f.finding.share.mid >= SIGNIFICANT
+    )
     blamed = {first.rule.klass, *(v.klass for v in also)}
     return _verdict(first, lost, _ruled_out(case, rules, outcomes, blamed), missing, also)
 
@@ -116,6 +122,7 @@ def _verdict(
         runbook=f"slowrank explain {rule.id}",
         would_tell=finding.would_tell,
         also=also,
+        share_of=finding.share_of,
     )
 
 
@@ -207,7 +214,9 @@ def _lost_time(case: Case, found: list[_Found]) -> LostTime:
     """The lockstep loss: host waits, uneven attention, uneven prefill and unexplained excess, as shares of step time.
 
     What findings explain is booked to them, the rest to "unexplained": it is there in every healthy group too, as chance deals unevenly.
+    A finding whose share is of something else than step time has no part in it.
     """
+    found = [f for f in found if f.finding.share_of == STEP_TIME]
     parts = [
         case.host_dry.mid if case.host_dry else None,
         case.pair_load.lost.mid if case.pair_load and case.pair_load.lost else None,

@@ -84,8 +84,7 @@ def pd_queue_skew(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         ranks=(rank,),
         share=Share(share, 0.0, share),
         confidence=confidence(share, limit.share, agreement=steady),
-        summary=f"rank {rank} holds {held:.1f} requests {what}, its peers {usual:.1f}: {share:.0%} of all requests in the engine"
-        + ("; its KV link is slow" if slow else ""),
+        summary=f"rank {rank} holds {held:.1f} requests {what}, its peers {usual:.1f}" + ("; its KV link is slow" if slow else ""),
         evidence=(
             Evidence(
                 signal=queue,
@@ -100,4 +99,5 @@ def pd_queue_skew(case: Case, limit: Limits) -> Finding | Healthy | NoData:
             *slow,
         ),
         would_tell="" if slow else tell,
+        share_of="the requests' time",
     )

@@ -89,7 +89,8 @@ def whole_group_slow(case: Case, limit: Limits) -> Finding | Healthy | NoData:
                 promql=promql.STEP_TIME,
             ),
         ),
-        would_tell="clocks and throttle reasons of the group's cards (dcgm-exporter), and expert balancedness if it is not reported",
+        would_tell="clocks and throttle reasons of the group's cards (dcgm-exporter), who waits for whom in dispatch"
+        " (DeepXTrace), and expert balancedness if it is not reported",
         weakened_by=weakened,
     )
 

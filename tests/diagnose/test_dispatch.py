@@ -101,3 +101,11 @@ def test_no_engine_is_named_by_an_empty_matrix(plant):
     window = plant(dispatch={6: 8.0}).window()
     empty = {name: window.get(name) * float("nan") for name in MATRIX}
     assert isinstance(ask(replace(window, values=dict(window.values) | empty)), NoData)
+
+
+def test_the_matrix_is_asked_for_where_it_would_tell(scenes):
+    """A slow group is told how to get it; a long context is not, as no matrix would change that verdict."""
+    past = scenes["healthy"].window()
+    slow, long = (diagnose(scenes[name].window(), past).verdict for name in ("whole_group_slow", "context_length_skew"))
+    assert set(MATRIX) <= {m.signal for m in slow.missing}
+    assert not set(MATRIX) & {m.signal for m in long.missing}

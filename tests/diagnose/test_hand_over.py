@@ -13,6 +13,7 @@ from collector import signals
 from diagnose.case import Case
 from diagnose.engine import diagnose
 from diagnose.model import Class, Finding, Healthy, NoData
+from diagnose.report.text import render
 from diagnose.rules import load
 
 RULE = "pd_queue_skew"
@@ -131,3 +132,12 @@ def test_a_healthy_prefill_server_is_healthy(plant):
     """A server that decodes nothing needs no graphs and no acceptance to be called healthy."""
     window = plant(role="prefill").window().without(signals.GRAPH_STEPS, signals.EAGER_STEPS, signals.ACCEPT_LENGTH)
     assert diagnose(window).verdict.klass is Class.HEALTHY
+
+
+def test_requests_that_wait_are_no_lost_step_time(scenes):
+    """The share is of the requests' time: it is said so, and the group's lost time does not hold it."""
+    result = diagnose(scenes[RULE].window(), scenes["healthy"].window())
+    assert result.verdict.share_of == "the requests' time"
+    assert RULE not in result.verdict.lost_time.by_cause
+    assert result.verdict.lost_time.share == pytest.approx(0.0, abs=0.02)
+    assert "8% (0% to 8%) of the requests' time" in render(result, colour=False, width=100)
