@@ -13,6 +13,7 @@ import numpy as np
 from collector.engines.kinds import ADJUST, PATHS, READERS, Reader, kind_of
 from collector.errors import ConfigError, SourceError
 from collector.model import Clock, Page, Problem, Reading, Source, Window
+from collector.roles import Roles
 from collector.store import Store
 
 METRICS = "/metrics"
@@ -33,6 +34,8 @@ class _Engine:
     reader: Reader | None = None
     failures: dict[tuple[str, str], tuple[str, float, Problem]] = field(default_factory=dict)  # node, path -> kind, time; the newest
     newest: float = -np.inf  # arrival of the newest page, failed ones included
+    roles: Roles = field(default_factory=Roles)
+    turned: tuple[float, Problem] | None = None  # when the engine last turned out to have another role
 
     def fed_as(self, kind: str) -> None:
         """What was read is of such an engine. Raises SourceError when it was another one until now."""
@@ -73,6 +76,11 @@ class Intake:
                 engine.fed_as(kind)
             elif engine.kind not in {None, kind}:
                 return  # vLLM in development mode has a page of that name, which says other things
+            before = engine.roles.role
+            if engine.roles.admit(page, reading.facts.role):
+                what = f"it was a {before} server and is a {engine.roles.role} one: what was read before was put aside"
+                engine.turned = page.arrived, Problem(page.node, what, "if two engines answer at one URL, give each its own")
+                engine.store = Store(page.engine, kind, depth_s=self._depth_s)
         except SourceError as error:
             self.failures += 1
             engine.failures[key] = kind, page.arrived, Problem(page.source.value, str(error))
@@ -122,7 +130,7 @@ class Intake:
         window = ADJUST[known.kind or UNTOLD](raw)
         told = ((path, *failure) for (_, path), failure in known.failures.items())
         # that vLLM has no /v1/loads is no problem; that a node gives no /metrics is one, whatever it was asked as
-        own = (failure for failure in told if known.kind in {None, failure[1]} or failure[0] == METRICS)
-        failures = (problem for _, _, when, problem in own if when > until - self._depth_s)
+        own = ((when, problem) for path, kind, when, problem in told if known.kind in {None, kind} or path == METRICS)
+        failures = (problem for when, problem in (*own, *([known.turned] if known.turned else ())) if when > until - self._depth_s)
         problems = dict.fromkeys((*self._notes, *failures, *window.problems))
         return replace(window, problems=tuple(problems)[:MAX_PROBLEMS])

@@ -116,7 +116,8 @@ class Window:
 
     `edges` are T+1 unix seconds; column t covers [edges[t], edges[t+1]). `values[signal]` is (R, T) in the order of `ranks`, or
     (1, T) for a signal of Scope.ENGINE: counters as rate per second, gauges as mean. NaN is "not observed". A signal that was
-    never observed is not a key.
+    never observed is not a key. `frozen[signal]` are the ranks whose pages hold the signal as a number that stands still while the engine
+    works: an engine shows counters that it was not told to count. They are not observed either.
     """
 
     engine: Engine
@@ -125,6 +126,7 @@ class Window:
     values: Mapping[str, FloatArray]
     scrapes: int  # pages that were read successfully
     problems: tuple[Problem, ...] = ()
+    frozen: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     _means: dict[str, FloatArray] = field(default_factory=dict, init=False, repr=False, compare=False)  # `mean`, computed once
     _seen: dict[str, bool] = field(default_factory=dict, init=False, repr=False, compare=False)  # `has`, computed once
     derived: dict[object, object] = field(default_factory=dict, init=False, repr=False, compare=False)  # `once_a_window` keeps it

@@ -44,6 +44,19 @@ HIT_RATIO = (
     ' / sum by (dp_rank) (rate(sglang:realtime_tokens_total{mode=~"prefill_.*"}[1m]))'
 )
 
+ACCEPT_LENGTH = "max by (dp_rank) (sglang:spec_accept_length)"
+
+PD_QUEUES = {
+    "bootstrap_queue": "max by (dp_rank) (sglang:num_prefill_bootstrap_queue_reqs)",
+    "inflight_queue": "max by (dp_rank) (sglang:num_prefill_inflight_queue_reqs)",
+    "prealloc_queue": "max by (dp_rank) (sglang:num_decode_prealloc_queue_reqs)",
+    "transfer_queue": "max by (dp_rank) (sglang:num_decode_transfer_queue_reqs)",
+}
+
+TRANSFER_SPEED = (
+    "1e9 * sum by (dp_rank) (rate(sglang:kv_transfer_speed_gb_s_sum[1m]))"
+    " / sum by (dp_rank) (rate(sglang:kv_transfer_speed_gb_s_count[1m]))"
+)
 # vLLM's, whose ranks are told apart by instance and engine
 
 VLLM_STEP_TIME = (

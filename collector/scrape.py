@@ -21,6 +21,7 @@ from collector import outcome
 from collector.engines.kinds import PATHS, kind_of, recognise
 from collector.errors import SourceError
 from collector.model import Page, Source
+from collector.roles import FIRST_NODE_ONLY
 from collector.targets import Target, parse_target
 
 __all__ = ["INTERVALS", "MAX_BYTES", "TIMEOUTS", "Target", "parse_target", "scrape"]
@@ -39,7 +40,6 @@ MAX_BYTES = 32 << 20
 REACH_AGAIN_S = 15.0
 """Seconds after which a page that is wanted once is asked for again because nobody listened."""
 
-_FIRST_NODE_ONLY = frozenset({Source.SGLANG_LOADS, Source.SGLANG_SERVER_INFO})
 _HEADERS = {"Accept-Encoding": "identity", "User-Agent": "slowrank"}
 _BROKEN = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 
@@ -73,7 +73,7 @@ async def scrape(
                     client = httpx.AsyncClient(headers=headers, timeout=None, limits=limits, verify=trust, trust_env=False)  # noqa: S113
                     clients.append(client)
                     for source, every in intervals.items():
-                        if number == 0 or source not in _FIRST_NODE_ONLY:
+                        if number == 0 or source not in FIRST_NODE_ONLY:
                             fetcher = _Fetcher(client, target, node, source, timeouts[source], max_bytes, clock, kind)
                             tasks.append(group.create_task(_poll(fetcher, every, on_page)))
             await stop.wait()

@@ -21,10 +21,11 @@ MIN_SECONDS = 2 * lockstep.BLOCK_S
 
 @dataclass(frozen=True)
 class Case:
-    """A window, and the same engine's healthy past if there is one. Rules read the derived quantities from here."""
+    """A window, the same engine's healthy past if there is one, and its twins. Rules read the derived quantities from here."""
 
     window: Window
     baseline: Window | None = None
+    twins: tuple[Window, ...] = ()  # of engines that serve the same, now
 
     @property
     def long_enough(self) -> bool:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from collector import enabling, promql, signals
 from collector.model import FloatArray, Window
-from diagnose import attribution, blind, change, clocks, lockstep, remedies
+from diagnose import attribution, blind, change, clocks, fleet, lockstep, remedies
 from diagnose.case import Case
 from diagnose.model import (
+    STEP_TIME,
     Class,
     EngineDiagnosis,
     Finding,
@@ -54,9 +55,12 @@ class _Found:
     finding: Finding
 
 
-def diagnose(window: Window, baseline: Window | None = None, rules: Mapping[str, Rule] | None = None) -> EngineDiagnosis:
-    """What a window says about its engine. `baseline`: a window of the same engine when it was healthy, if there is one."""
-    case = Case(window, None if baseline is None else change.calm_part(baseline))
+def diagnose(
+    window: Window, baseline: Window | None = None, rules: Mapping[str, Rule] | None = None, twins: Sequence[Window] = ()
+) -> EngineDiagnosis:
+    """What a window says about its engine. `baseline`: a window of the same engine when it was healthy, if there is one. `twins`: windows
+    of engines that serve the same (`fleet.twins`), which stand in where there is no baseline."""
+    case = Case(window, None if baseline is None else change.calm_part(baseline), tuple(twins))
     asked = rules if rules is not None else load()
     outcomes = {rule_id: _ask(rule, case) for rule_id, rule in asked.items()}
     verdict = _dated(window, _adjudicate(case, asked, outcomes))
@@ -93,12 +97,17 @@ def _adjudicate(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Ou
     found = _fitted(found, total)
     found.sort(key=lambda f: (f.finding.share.mid, f.finding.confidence), reverse=True)
     kind = case.window.engine.kind
-    missing = _missing(outcomes.values(), kind)
+    told = bool(found) and found[0].rule.klass in BLAMED  # then a source that hardly any engine has would add nothing
+    missing = _missing((o for rule_id, o in outcomes.items() if not (told and _unread(case, rules[rule_id]))), kind)
     lost = _lost_time(total, found)
     if not found:
         return _nothing_found(case, rules, outcomes, lost, missing)
     first, *rest = found
-    also = tuple(_verdict(f, kind, LostTime(f.finding.share.mid), (), ()) for f in rest if f.finding.share.mid >= SIGNIFICANT)
+    also = tuple(
+        _verdict(f, kind, LostTime(f.finding.share.mid if f.finding.share_of == STEP_TIME else None), (), ())
+        for f in rest
+        if f.finding.share.mid >= SIGNIFICANT
+    )
     blamed = {first.rule.klass, *(v.klass for v in also)}
     return _verdict(first, kind, lost, _ruled_out(case, rules, outcomes, blamed), missing, also)
 
@@ -128,6 +137,7 @@ def _verdict(
         runbook=f"slowrank explain {rule.id}",
         would_tell=finding.would_tell,
         also=also,
+        share_of=finding.share_of,
     )
 
 
@@ -225,7 +235,9 @@ def _missing(outcomes: Iterable[Outcome], kind: str) -> tuple[Missing, ...]:
 
 def _lockstep_loss(case: Case, found: list[_Found]) -> float | None:
     """The share of step time lost: host waits, uneven attention, uneven prefill and unexplained excess, or what the largest finding says
-    if that is more, as some losses are seen by one rule alone. None: neither is known."""
+    if that is more, as some losses are seen by one rule alone. None: neither is known. A finding whose share is of something else than
+    step time has no part in it."""
+    found = _of_step_time(found)
     parts = [
         case.host_dry.mid if case.host_dry else None,
         case.pair_load.lost.mid if case.pair_load and case.pair_load.lost else None,
@@ -238,14 +250,18 @@ def _lockstep_loss(case: Case, found: list[_Found]) -> float | None:
     return min(1.0, max(sum(known), *(f.finding.share.mid for f in found), 0.0))
 
 
+def _of_step_time(found: list[_Found]) -> list[_Found]:
+    return [f for f in found if f.finding.share_of == STEP_TIME]
+
+
 def _fitted(found: list[_Found], total: float | None) -> list[_Found]:
     """Findings whose shares add up to no more than the loss. Where they claim more, some claim the same time, such as two causes that
     each explain one rise over the past: each keeps its range, down to what the others leave, and an even part of the rest."""
-    claimed = sum(f.finding.share.mid for f in found)
+    claimed = sum(f.finding.share.mid for f in _of_step_time(found))
     if total is None or claimed <= total or not claimed:
         return found
-    out = []
-    for one in found:
+    out = [one for one in found if one.finding.share_of != STEP_TIME]
+    for one in _of_step_time(found):
         share = one.finding.share
         own = max(0.0, total - (claimed - share.mid))
         fair = Share(share.mid * total / claimed, min(share.low, own), share.high)
@@ -257,7 +273,7 @@ def _lost_time(total: float | None, found: list[_Found]) -> LostTime:
     """What findings explain is booked to them, the rest to "unexplained", which every healthy group has too: chance deals unevenly."""
     if total is None:
         return LostTime(None)
-    by_cause = {f.rule.id: round(f.finding.share.mid, 4) for f in found}
+    by_cause = {f.rule.id: round(f.finding.share.mid, 4) for f in _of_step_time(found)}
     return LostTime(round(total, 4), by_cause | {"unexplained": round(max(0.0, total - sum(by_cause.values())), 4)})
 
 
@@ -288,5 +304,13 @@ def _notes(case: Case) -> tuple[str, ...]:
     if accelerator and "virtual" in accelerator.lower():
         notes.append(f"The engine says that it runs on {accelerator}: its durations are simulated.")
     if case.baseline is None:
-        notes.append("No healthy past of this engine was given: a slowdown of the whole group would not be seen.")
+        notes.append(_without_past(len(case.twins)))
     return tuple(notes)
+
+
+def _without_past(twins: int) -> str:
+    if not twins:
+        return "No healthy past of this engine was given: a slowdown of the whole group would not be seen."
+    if twins < fleet.QUORUM:
+        return "No healthy past was given, and one twin is no majority: which of the two is slower than it should be would not be seen."
+    return f"No healthy past was given: the measure is {twins} twins, so a slowdown of most of them would not be seen."

@@ -27,6 +27,10 @@ class Severity(Enum):
     NOTE = "note"
 
 
+STEP_TIME = "step time"
+"""What a share is of, unless its finding says otherwise: only such shares add up to the lost time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Share:
     """A share of step time, 0..1: the best estimate and the range that the signals allow."""
@@ -66,6 +70,7 @@ class Finding:
     evidence: tuple[Evidence, ...]
     would_tell: str = ""  # the observation that would settle what is still open
     weakened_by: tuple[str, ...] = ()  # signals whose absence lowered the confidence
+    share_of: str = STEP_TIME  # what `share` is a share of, in words
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +137,7 @@ class Verdict:
     would_tell: str = ""
     also: tuple[Verdict, ...] = ()
     since: float | None = None  # unix seconds at which it began inside the window; None: not seen to begin
+    share_of: str = STEP_TIME
 
 
 @dataclass(frozen=True, slots=True)

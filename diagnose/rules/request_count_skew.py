@@ -2,14 +2,15 @@
 
 What it detects: attention work per decode step that is uneven because one rank runs more requests, at a cost in step time.
 Why it matters: each layer ends when the rank with the most KV to read has read it; the other ranks wait with room to spare.
-Not this rule: equal counts with longer contexts (`context_length_skew`); a queue that waits for the front end.
+Not this rule: equal counts with longer contexts (`context_length_skew`); requests that pile up because their drafted tokens are refused
+(`speculation_skew`); a queue that waits for the front end.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from diagnose import deal
+from diagnose import acceptance, deal
 from diagnose.confidence import confidence
 from diagnose.dealt import Deal
 from diagnose.model import Class, Finding, Healthy, NoData, Severity
@@ -36,6 +37,8 @@ def request_count_skew(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return Healthy(
             f"the busiest rank runs {found.counts[top]:.1f} times its peers' requests, with contexts {found.lengths[top]:.1f} times as long"
         )
+    if acceptance.explains(case.window, found.fuller, found.counts[top]):
+        return Healthy(f"the busiest rank holds {found.counts[top]:.1f} times its peers' requests as its drafted tokens are refused")
     names = case.rank_ids(found.fuller)
     return Finding(
         ranks=names,

@@ -46,6 +46,9 @@ def diagnose(
         Path | None,
         typer.Option(metavar="CAPTURE", help="A capture of this engine when it was healthy: shows slowness of the whole group."),
     ] = None,
+    dispatch_log: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="DeepXTrace's log of this engine: who waits for whom in the experts' dispatch.")
+    ] = None,
     record: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep what is read in a capture file.")] = None,
     clock: Annotated[
         ClockOption,
@@ -67,14 +70,14 @@ def diagnose(
     Exit codes: 0 healthy, 1 finding, 2 usage or configuration, 3 insufficient evidence, 4 unreachable.
     Over several engines 1 beats 3 beats 4 beats 0.
     """
-    from slowrank.diagnosing import conclude, exit_of, read
+    from slowrank.diagnosing import conclude, exit_of, read, with_dispatch_log
     from slowrank.logs import read_log
 
     if not targets and not log:
         raise ConfigError("nothing to read: give a TARGET, for example host:30000, or --log FILE")
     logs = tuple(read_log(text, seconds, clock.clock) for text in log or [])
     reading = read(targets or [], seconds, LIVE_SECONDS, record, api_key_env, clock.clock)
-    windows = (*logs, *reading.windows)
+    windows = with_dispatch_log((*logs, *reading.windows), dispatch_log)
     diagnoses = conclude(windows, baseline, clock.clock)
     _print(diagnoses, windows, form)
     for engine, why in reading.unreached.items():

@@ -13,15 +13,18 @@ from diagnose.rules import load
 
 RULES = {
     "context_length_skew": Class.LOAD,
+    "dispatch_skew": Class.STRUCTURAL,
     "expert_hotspot": Class.STRUCTURAL,
     "graph_fallback": Class.STRUCTURAL,
     "kv_pressure": Class.LOAD,
+    "pd_queue_skew": Class.LOAD,
     "prefix_cache_skew": Class.LOAD,
     "host_cpu_starved": Class.SINGLE_POINT,
     "long_prefill": Class.LOAD,
     "request_count_skew": Class.LOAD,
     "slow_node": Class.SINGLE_POINT,
     "slow_rank": Class.SINGLE_POINT,
+    "speculation_skew": Class.LOAD,
     "stale_ledger": Class.LOAD,
     "stuck_rank": Class.SINGLE_POINT,
     "whole_group_slow": Class.INSUFFICIENT,

@@ -141,7 +141,8 @@ def _baselines(monkeypatch: pytest.MonkeyPatch, found: Sequence[str], past: Sequ
     """Which past each window was judged against."""
     judged: list[tuple[str, str | None]] = []
 
-    def remember(window: Window, baseline: Window | None) -> None:
+    def remember(window: Window, baseline: Window | None, twins: Sequence[Window]) -> None:
+        assert twins == ()  # these engines do not say what they serve
         judged.append((window.engine.id, baseline.engine.id if baseline else None))
 
     monkeypatch.setattr("slowrank.diagnosing.diagnose", remember)
