@@ -59,6 +59,24 @@ def test_no_space_stops_nothing_and_loses_nothing(path, story, verdict, full):
     ledger.close()
 
 
+def test_what_was_written_is_not_written_again(path, story, verdict, monkeypatch):
+    """Each transaction holds what changed since the last one: it does not grow with the time."""
+    ledger, batches = Ledger(path), []
+    desk = Desk(ledger, [Route("r")], Policy())
+    plain = ledger.write
+
+    def write(batch, *, durable):
+        batches.append((batch, durable))
+        plain(batch, durable=durable)
+
+    monkeypatch.setattr(ledger, "write", write)
+    for n in range(3):
+        story.page(desk, cause=f"cause{n}", ranks=(n,))
+    confirming = [(len(b.notices), len(b.deliveries), durable) for b, durable in batches[1::2]]
+    assert confirming == [(1, 1, True)] * 3
+    ledger.close()
+
+
 def test_a_restart_continues_the_incident(path, story, verdict):
     """The same id, no second page, and its end is told."""
     first = Ledger(path)
