@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import math
 import random
 
 import pytest
@@ -221,6 +220,23 @@ def test_a_receiver_that_cannot_be_written_for_stops_no_other(bench, story, capl
     assert "ZeroDivisionError" in b.courier.problems()[0].what
 
 
+def test_a_defect_in_sending_ends_no_line(bench, story):
+    """It is said and tried again; the loop of all receivers goes on."""
+    b = bench(PAGER)
+    story.page(b.desk)
+    plain = b.courier._send
+
+    async def broken(post):
+        raise ZeroDivisionError
+
+    b.courier._send = broken
+    b.settle(5)
+    assert "ZeroDivisionError" in b.courier.problems()[0].what
+    b.courier._send = plain
+    b.settle(LONGEST_PAUSE)
+    assert len(b.heard("pager")) == 1
+
+
 def test_alertmanager_is_told_again_in_time(bench, story):
     """Every minute while it lasts, so that the hold never runs out; its end 16 times, then nothing."""
     b = bench(MANAGER)
@@ -267,16 +283,6 @@ def test_a_newer_state_that_comes_while_the_older_is_on_its_way_is_sent_too(benc
     b.courier._send = send
     b.settle()
     assert [action for action, _ in events(b)] == ["trigger", "resolve"]
-
-
-def test_nothing_to_do_waits_for_news(bench, story):
-    """No polling: the pause is infinite until something is posted, which wakes the line."""
-    b = bench(PAGER)
-    line = b.courier.lines[0]
-    assert asyncio.run(b.courier.turn(line)) == math.inf
-    assert not line.news.is_set()
-    story.page(b.desk)
-    assert line.news.is_set()
 
 
 def test_a_receiver_that_left_the_configuration_with_debts_is_named(bench, story, tmp_path):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import resource
 from contextlib import contextmanager
 
 import pytest
 
+from diagnose.alerts.courier import Courier
 from diagnose.alerts.desk import Desk
 from diagnose.alerts.ledger import Ledger
 from diagnose.alerts.pagerduty import PagerDuty
 from diagnose.alerts.routing import Route
 from diagnose.alerts.secret import Secret
+from diagnose.alerts.sender import Sender
 from diagnose.incident import Kind, Policy
 
 
@@ -134,4 +138,17 @@ def test_a_desk_wakes_the_courier_for_messages_only(path, story, verdict):
     assert woken == []
     story.tell(desk, verdict(), 3)
     assert len(woken) == 1
+    ledger.close()
+
+
+def test_with_nothing_to_do_a_line_waits_for_news(path, story, clock):
+    """No polling: the pause is infinite until something is posted, which wakes the line."""
+    ledger = Ledger(path)
+    desk = Desk(ledger, [Route("p")], Policy())
+    courier = Courier(desk, [PagerDuty.with_key("p", Secret("K"))], Sender().send, steady=lambda: clock.steady)
+    (line,) = courier.lines
+    assert asyncio.run(courier.turn(line)) == math.inf
+    assert not line.news.is_set()
+    story.page(desk)
+    assert line.news.is_set()
     ledger.close()
