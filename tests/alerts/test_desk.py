@@ -16,6 +16,7 @@ from diagnose.alerts.pagerduty import PagerDuty
 from diagnose.alerts.routing import Route
 from diagnose.alerts.secret import Secret
 from diagnose.alerts.sender import Sender
+from diagnose.alerts.wording import body
 from diagnose.incident import Kind, Policy
 
 
@@ -78,6 +79,23 @@ def test_what_was_written_is_not_written_again(path, story, verdict, monkeypatch
         story.page(desk, cause=f"cause{n}", ranks=(n,))
     confirming = [(len(b.notices), len(b.deliveries), durable) for b, durable in batches[1::2]]
     assert confirming == [(1, 1, True)] * 3
+    ledger.close()
+
+
+def test_an_engine_that_is_watched_no_longer_takes_its_incidents_along(path, story, verdict):
+    """Else they would be on for ever; the message says that nobody saw them end. Those of others stay, and a suspicion is not told."""
+    ledger = Ledger(path)
+    desk = Desk(ledger, [Route("r")], Policy())
+    story.page(desk)
+    story.tell(desk, verdict("stuck_rank", (5,)))
+    story.tell(desk, verdict(), 2, engine="http://other")
+    assert [e.kind for e in desk.leave("http://e:30000", story.now + 5.0)] == [Kind.RESOLVED] * 2
+    told = {n.engine: n for n in desk.outbox.pending("r")}
+    assert (told["http://e:30000"].firing, told["http://other"].firing) == (False, True)
+    assert told["http://e:30000"].ended == story.now + 5.0
+    assert "whether it is over is not known" in body(told["http://e:30000"])
+    assert [i.engine for i in ledger.load(32).incidents if i.open] == ["http://other"]
+    assert desk.leave("http://e:30000", story.now + 6.0) == ()
     ledger.close()
 
 
