@@ -19,11 +19,10 @@ from enum import Enum
 from diagnose.engine import UNEXPLAINED
 from diagnose.incident_match import Match, Sighting, match, priced, reaches, same_place, sightings
 from diagnose.incident_model import Event, Incident, Kind, Policy, State, Told
+from diagnose.incident_quiet import Incidents, age, leave
 from diagnose.model import Class, EngineDiagnosis, Finding, Healthy, NoData
 
-__all__ = ["Event", "Incident", "Kind", "Policy", "State", "advance", "age"]
-
-Incidents = tuple[Incident, ...]
+__all__ = ["Event", "Incident", "Kind", "Policy", "State", "advance", "age", "leave"]
 
 
 def advance(incidents: Incidents, diagnosis: EngineDiagnosis, policy: Policy) -> tuple[Incidents, tuple[Event, ...]]:
@@ -41,23 +40,6 @@ def advance(incidents: Incidents, diagnosis: EngineDiagnosis, policy: Policy) ->
     turn = _Turn(mine, diagnosis, policy)
     turn.play()
     return others + turn.kept(), tuple(turn.events)
-
-
-def age(incidents: Incidents, now: float, policy: Policy) -> tuple[Incidents, tuple[Event, ...]]:
-    """The incidents when no verdict came: says once, of each open one, that it has had no data for too long."""
-    events: list[Event] = []
-    aged = []
-    for incident in incidents:
-        if incident.open and not incident.stale and now - incident.informed >= policy.stale:
-            event = Event(Kind.STALE, now, incident.id, f"no data since {incident.informed:.0f}", incident.confirmed is not None)
-            events.append(event)
-            incident = _noted(replace(incident, stale=True), event, policy)  # noqa: PLW2901 - the same incident, aged
-        aged.append(incident)
-    return tuple(aged), tuple(events)
-
-
-def _noted(incident: Incident, event: Event, policy: Policy) -> Incident:
-    return replace(incident, events=(*incident.events, event)[-policy.event_limit :])
 
 
 class _Word(Enum):
@@ -230,7 +212,7 @@ class _Turn:
     def _say(self, incident: Incident, kind: Kind, what: str) -> None:
         event = Event(kind, self.end, incident.id, what, incident.confirmed is not None)
         self.events.append(event)
-        self._put(_noted(incident, event, self.policy))
+        self._put(incident.noted(event, self.policy.event_limit))
 
     def _put(self, incident: Incident) -> None:
         self.book[incident.id] = incident

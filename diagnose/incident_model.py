@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -90,6 +90,10 @@ class Incident:
     def open(self) -> bool:
         """Whether it can still change: live, or resolved and cooling down."""
         return self.closed is None
+
+    def noted(self, event: Event, limit: int) -> Incident:
+        """The incident with one more event, of which it keeps the latest `limit`."""
+        return replace(self, events=(*self.events, event)[-limit:])
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, from which `from_json` makes an equal incident."""

@@ -31,7 +31,6 @@ EXAMPLES = (
     ("slowrank diagnose node0:30000,node1:30000", "one engine on two nodes"),
     ("slowrank record host:30000 -o slow.slowrank", "what to attach to a bug report"),
     ("slowrank diagnose slow.slowrank", "the same answer, later and elsewhere"),
-    ("slowrank incidents --db FILE --since 7d", "what was wrong this week"),
     ("slowrank alert test --alertmanager URL", "do alerts arrive?"),
     ("slowrank explain context_length_skew", "what that verdict means and what to do"),
 )

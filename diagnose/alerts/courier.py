@@ -113,7 +113,11 @@ class Courier:
         except Exception as error:
             log.exception("alert %s for %s cannot be written", notice.incident, receiver.name)
             return Refused(f"it could not be written ({type(error).__name__}), which is a defect of slowrank")
-        return await self._send(post)
+        try:
+            return await self._send(post)
+        except Exception as error:
+            log.exception("alert %s to %s failed", notice.incident, receiver.name)
+            return Again(f"it could not be sent ({type(error).__name__}), which is a defect of slowrank")
 
     def _take(self, line: Line, sent: Notification, answer: Answer) -> None:
         name = line.receiver.name
@@ -122,8 +126,8 @@ class Courier:
         match answer:
             case Delivered():
                 line.failures, line.not_before = 0, -math.inf
-                self._desk.outbox.delivered(name, sent, self._steady())
-                self._desk.delivered(name, sent)
+                if self._desk.outbox.delivered(name, sent, self._steady()):
+                    self._desk.delivered(name, sent)
             case Again(why, after):
                 pause = self._jitter.uniform(0.0, min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(line.failures, 10)))
                 line.failures += 1

@@ -15,7 +15,7 @@ from diagnose.alerts.notification import Notification, compose, refreshed
 from diagnose.alerts.outbox import Outbox
 from diagnose.alerts.receiver import Receiver
 from diagnose.alerts.routing import Route, receivers
-from diagnose.incident import Event, Incident, Policy, advance, age
+from diagnose.incident import Event, Incident, Policy, advance, age, leave
 from diagnose.model import EngineDiagnosis
 
 
@@ -56,6 +56,12 @@ class Desk:
     def age(self, now: float) -> tuple[Event, ...]:
         """Say what has had no verdict for too long. `now` is unix seconds."""
         after, events = age(self.incidents, now, self._policy)
+        self._take(after, events, None)
+        return events
+
+    def leave(self, engine: str, now: float) -> tuple[Event, ...]:
+        """End what is open of an engine that is watched no longer. `now` is unix seconds."""
+        after, events = leave(self.incidents, engine, now, self._policy)
         self._take(after, events, None)
         return events
 

@@ -88,15 +88,17 @@ class Outbox:
         times = [slot.told_again_at for slot, n in self._of(receiver) if standing and _goes_on(slot, n)]
         return max(0.0, min(times, default=math.inf) - now)
 
-    def delivered(self, receiver: str, sent: Notification, now: float) -> None:
-        """The receiver took `sent`. A newer state that was posted meanwhile stays owed."""
+    def delivered(self, receiver: str, sent: Notification, now: float) -> bool:
+        """The receiver took `sent`; whether for the first time. A newer state that was posted meanwhile stays owed."""
         slot = self._slots.get(receiver, {}).get(sent.incident)
         if slot is None:
-            return
+            return False
+        first = sent.version > slot.delivered
         if slot.delivered == sent.version and not sent.firing:
             slot.last_words -= 1
         slot.delivered = max(slot.delivered, sent.version)
         slot.told_again_at = now + RESEND
+        return first
 
     def failed(self, receiver: str, sent: Notification) -> None:
         """The receiver did not take `sent` now."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -22,7 +22,7 @@ class Post:
 
     url: Secret
     headers: Mapping[str, str]
-    body: bytes
+    body: bytes = field(repr=False)
     secrets: tuple[Secret, ...] = ()  # beside the address: what must be cut out of an answer that repeats it
 
 

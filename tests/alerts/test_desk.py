@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import resource
 from contextlib import contextmanager
 
 import pytest
 
+from diagnose.alerts.courier import Courier
 from diagnose.alerts.desk import Desk
 from diagnose.alerts.ledger import Ledger
 from diagnose.alerts.pagerduty import PagerDuty
 from diagnose.alerts.routing import Route
 from diagnose.alerts.secret import Secret
+from diagnose.alerts.sender import Sender
+from diagnose.alerts.wording import body
 from diagnose.incident import Kind, Policy
 
 
@@ -56,6 +61,41 @@ def test_no_space_stops_nothing_and_loses_nothing(path, story, verdict, full):
     kept = ledger.load(32)
     assert set(kept.incidents) == set(desk.incidents)
     assert len(kept.deliveries) == 12
+    ledger.close()
+
+
+def test_what_was_written_is_not_written_again(path, story, verdict, monkeypatch):
+    """Each transaction holds what changed since the last one: it does not grow with the time."""
+    ledger, batches = Ledger(path), []
+    desk = Desk(ledger, [Route("r")], Policy())
+    plain = ledger.write
+
+    def write(batch, *, durable):
+        batches.append((batch, durable))
+        plain(batch, durable=durable)
+
+    monkeypatch.setattr(ledger, "write", write)
+    for n in range(3):
+        story.page(desk, cause=f"cause{n}", ranks=(n,))
+    confirming = [(len(b.notices), len(b.deliveries), durable) for b, durable in batches[1::2]]
+    assert confirming == [(1, 1, True)] * 3
+    ledger.close()
+
+
+def test_an_engine_that_is_watched_no_longer_takes_its_incidents_along(path, story, verdict):
+    """Else they would be on for ever; the message says that nobody saw them end. Those of others stay, and a suspicion is not told."""
+    ledger = Ledger(path)
+    desk = Desk(ledger, [Route("r")], Policy())
+    story.page(desk)
+    story.tell(desk, verdict("stuck_rank", (5,)))
+    story.tell(desk, verdict(), 2, engine="http://other")
+    assert [e.kind for e in desk.leave("http://e:30000", story.now + 5.0)] == [Kind.RESOLVED] * 2
+    told = {n.engine: n for n in desk.outbox.pending("r")}
+    assert (told["http://e:30000"].firing, told["http://other"].firing) == (False, True)
+    assert told["http://e:30000"].ended == story.now + 5.0
+    assert "whether it is over is not known" in body(told["http://e:30000"])
+    assert [i.engine for i in ledger.load(32).incidents if i.open] == ["http://other"]
+    assert desk.leave("http://e:30000", story.now + 6.0) == ()
     ledger.close()
 
 
@@ -116,4 +156,17 @@ def test_a_desk_wakes_the_courier_for_messages_only(path, story, verdict):
     assert woken == []
     story.tell(desk, verdict(), 3)
     assert len(woken) == 1
+    ledger.close()
+
+
+def test_with_nothing_to_do_a_line_waits_for_news(path, story, clock):
+    """No polling: the pause is infinite until something is posted, which wakes the line."""
+    ledger = Ledger(path)
+    desk = Desk(ledger, [Route("p")], Policy())
+    courier = Courier(desk, [PagerDuty.with_key("p", Secret("K"))], Sender().send, steady=lambda: clock.steady)
+    (line,) = courier.lines
+    assert asyncio.run(courier.turn(line)) == math.inf
+    assert not line.news.is_set()
+    story.page(desk)
+    assert line.news.is_set()
     ledger.close()

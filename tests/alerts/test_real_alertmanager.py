@@ -19,16 +19,22 @@ from diagnose.incident import Policy
 from diagnose.model import Severity
 
 CONFIG = """
-route: {{receiver: hook, group_by: [engine], group_wait: 500ms, group_interval: 500ms, repeat_interval: 1h}}
+route: {{receiver: hook, group_by: [engine], group_wait: 2s, group_interval: 2s, repeat_interval: 1h}}
 receivers: [{{name: hook, webhook_configs: [{{url: "{url}", send_resolved: true}}]}}]
 """
 
 
+@pytest.fixture
+def ledger(tmp_path):
+    made = Ledger(tmp_path / "i.db")
+    yield made
+    made.close()
+
+
 @pytest.mark.cluster
-def test_two_incidents_of_one_engine_are_one_page_and_end_in_one(tmp_path, serve, receiving, story):
+def test_two_incidents_of_one_engine_are_one_page_and_end_in_one(tmp_path, serve, receiving, ledger, story):
     """Two alerts are grouped into one notification; told again they make none; a severity that rises makes one; both ends are told."""
-    story.now = time.time() - 40.0
-    ledger = Ledger(tmp_path / "i.db")
+    story.now = time.time() - 20.0  # confirmed now: Alertmanager does not wait for company of what is older
 
     async def play() -> list[Any]:
         async with receiving() as hook:
@@ -55,24 +61,24 @@ def test_two_incidents_of_one_engine_are_one_page_and_end_in_one(tmp_path, serve
                 assert await listed(url) == {("slowrank_slow_rank", "ticket"), ("slowrank_stuck_rank", "page")}
                 story.end(desk)
                 await turn()
-                await until(lambda: len(hook.got) == 2)
+                await until(lambda: hook.got[-1][1]["status"] == "resolved")
                 assert await listed(url) == set()
                 await sender.aclose()
                 return [body for _, body in hook.got]
 
-    first, second = asyncio.run(play())
-    ledger.close()
+    first, *rest = asyncio.run(play())
     assert (first["version"], first["status"], first["groupLabels"]) == ("4", "firing", {"engine": "http://e:30000"})
     assert {a["labels"]["alertname"] for a in first["alerts"]} == {"slowrank_slow_rank", "slowrank_stuck_rank"}
     assert {a["annotations"]["lost_time_share"] for a in first["alerts"]} == {"0.200"}
-    assert (second["status"], len(second["alerts"])) == ("resolved", 2)
+    over = {(a["labels"]["alertname"], a["status"]) for body in rest for a in body["alerts"] if a["status"] == "resolved"}
+    assert over == {("slowrank_slow_rank", "resolved"), ("slowrank_stuck_rank", "resolved")}
+    assert len(rest) <= 2  # two, if Alertmanager's interval falls between the two posts
 
 
 @pytest.mark.cluster
-def test_a_severity_that_rises_ends_the_ticket_and_pages(tmp_path, serve, receiving, story, verdict):
+def test_a_severity_that_rises_ends_the_ticket_and_pages(tmp_path, serve, receiving, ledger, story, verdict):
     """Alertmanager holds one alert of the incident, under the new severity."""
-    story.now = time.time() - 40.0
-    ledger = Ledger(tmp_path / "i.db")
+    story.now = time.time() - 20.0  # confirmed now: Alertmanager does not wait for company of what is older
 
     async def play() -> None:
         async with receiving() as hook:
@@ -91,7 +97,6 @@ def test_a_severity_that_rises_ends_the_ticket_and_pages(tmp_path, serve, receiv
                 await sender.aclose()
 
     asyncio.run(play())
-    ledger.close()
 
 
 async def listed(url: str) -> set[tuple[str, str]]:

@@ -183,6 +183,11 @@ def strings(value):
             yield from strings(item)
 
 
+def test_a_request_shows_no_key_either(notice):
+    """PagerDuty's is in the body."""
+    assert "T0P" not in repr(PagerDuty.with_key("p", Secret("T0P"), "http://h/T0P").post(notice(), NOW))
+
+
 @pytest.mark.parametrize(
     "to",
     [
