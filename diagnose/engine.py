@@ -28,6 +28,7 @@ from diagnose.model import (
     Share,
     Verdict,
 )
+from diagnose.plausible import plausible
 from diagnose.rules import Rule, load
 
 SIGNIFICANT = 0.03
@@ -56,7 +57,8 @@ class _Found:
 
 def diagnose(window: Window, baseline: Window | None = None, rules: Mapping[str, Rule] | None = None) -> EngineDiagnosis:
     """What a window says about its engine. `baseline`: a window of the same engine when it was healthy, if there is one."""
-    case = Case(window, None if baseline is None else change.calm_part(baseline))
+    window = plausible(window)
+    case = Case(window, None if baseline is None else change.calm_part(plausible(baseline)))
     asked = rules if rules is not None else load()
     outcomes = {rule_id: _ask(rule, case) for rule_id, rule in asked.items()}
     verdict = _dated(window, _adjudicate(case, asked, outcomes))
