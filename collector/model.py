@@ -169,8 +169,9 @@ class Window:
     def _mean(self, signal: str) -> FloatArray:
         values, weights = self.get(signal), self.edges[1:] - self.edges[:-1]
         seen = np.isfinite(values)
-        if seen.all() and len(weights):  # as nearly always
-            return np.asarray(values @ (weights / weights.sum()))
+        span = weights.sum()
+        if seen.all() and span > 0:  # as nearly always
+            return np.asarray(values @ (weights / span))
         weight = np.where(seen, weights, 0.0).sum(axis=1)
         total = (np.where(seen, values, 0.0) * weights).sum(axis=1)
         return np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), np.nan)

@@ -29,6 +29,7 @@ from diagnose.model import (
     Share,
     Verdict,
 )
+from diagnose.plausible import plausible
 from diagnose.rules import Rule, load
 
 SIGNIFICANT = 0.03
@@ -60,7 +61,9 @@ def diagnose(
 ) -> EngineDiagnosis:
     """What a window says about its engine. `baseline`: a window of the same engine when it was healthy, if there is one. `twins`: windows
     of engines that serve the same (`fleet.twins`), which stand in where there is no baseline."""
-    case = Case(window, None if baseline is None else change.calm_part(baseline), tuple(twins))
+    window = plausible(window)
+    past = None if baseline is None else change.calm_part(plausible(baseline))
+    case = Case(window, past, tuple(plausible(twin) for twin in twins))
     asked = rules if rules is not None else load()
     outcomes = {rule_id: _ask(rule, case) for rule_id, rule in asked.items()}
     verdict = _dated(window, _adjudicate(case, asked, outcomes))

@@ -97,6 +97,8 @@ def most(values: FloatArray) -> float:
 
 def nanmedian(values: FloatArray) -> FloatArray:
     """(T,) median over the finite values of each column of (R, T); NaN for a column with none."""
+    if not len(values):
+        return np.full(values.shape[1], np.nan)
     seen = np.isfinite(values)
     count = seen.sum(axis=0)
     ordered = np.sort(np.where(seen, values, np.inf), axis=0)
