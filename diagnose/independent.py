@@ -148,7 +148,7 @@ def _finding(case: Case, found: Pace, rows: tuple[int, ...], agreement: float, l
         f" {found.plain[row] * 1e3:.1f} ms and its load allows at most {found.bound[row] * 1e3:.1f} ms; the share is of its own step time",
         evidence=(_steps(case, found, row), _running(case, row)),
         would_tell="one long prompt pinned to this rank and then to a peer (header X-data-parallel-rank): the time to its first token;"
-        " clocks, throttle reasons and run-queue delay say whether card or host",
+        " clocks, throttle reasons and run-queue delay say whether card or host, --cudagraph-metrics whether it lost its graphs",
         weakened_by=weakened,
     )
 
