@@ -6,7 +6,7 @@ import numpy as np
 
 from collector import promql, signals
 from collector.model import Clock, Window
-from diagnose import clocks, independent, lockstep
+from diagnose import clocks, independent, lockstep, prompts
 from diagnose.case import Case
 from diagnose.confidence import confidence
 from diagnose.model import Evidence, Finding, Healthy, NoData, Share
@@ -21,9 +21,9 @@ def growth(window: Window, past: Window) -> float | None:
     now, before = _per_step(window, signals.ATTENTION_TOKENS), _per_step(past, signals.ATTENTION_TOKENS)
     if now is None or before is None or before <= lockstep.LEAST_RATE:
         return None
-    prompts, prompts_before = (_per_step(w, signals.PREFILL_TOKENS) or 0.0 for w in (window, past))
+    prompt, prompt_before = (float(np.nansum(prompts.computed(w))) * (lockstep.cadence(w) or 0.0) for w in (window, past))
     spare = independent.FLOOR * before
-    ratios = [now / before, (prompts + spare) / (prompts_before + spare)]
+    ratios = [now / before, (prompt + spare) / (prompt_before + spare)]
     for name in (signals.RESIDENT_TOKENS, signals.KV_USAGE):
         held = [w.mean(name) for w in (window, past)]
         if all(np.isfinite(h).any() for h in held):
