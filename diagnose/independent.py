@@ -132,7 +132,7 @@ def slow_rank(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return NoData(missing, "a rank's steps are long, and without these a long prompt could be why")
     agreement = _agreement(case.window, found, rows, limit.own / 2)
     if agreement < limit.agreement:
-        return Healthy(f"a rank's steps are longer than its load allows in only {agreement:.0%} of the window")
+        return NoData((), f"a rank's steps are longer than its load allows, but in only {agreement:.0%} of the window: read for longer")
     return _finding(case, found, rows, agreement, limit)
 
 
