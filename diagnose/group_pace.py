@@ -61,7 +61,7 @@ def whole_group(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         ranks=(),
         share=Share(sure, sure, likely),
         confidence=confidence(sure, limit.share, missing=len(weakened) + 1),  # hot experts, lost graphs: never excluded on such an engine
-        summary=f"steps take {now * 1e3:.1f} ms instead of {before * 1e3:.1f} ms, and load explains at most {before * grown * 1e3:.1f} ms"
+        summary=f"steps take {now * 1e3:.1f} ms instead of {before * 1e3:.1f} ms, and load explains at most {before * max(1.0, grown) * 1e3:.1f} ms"
         + (f"; {clocks.SHARED}" if met else "; it is no single rank, all are slower"),
         evidence=(
             Evidence(
