@@ -50,7 +50,8 @@ def whole_group(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return NoData((), "the engine's past does not hold what a comparison needs")
     if not case.long_enough:
         return NoData((), "the window is too short to show that the group stays slow")
-    sure, likely = 1.0 - before * max(1.0, grown) / now, 1.0 - before / now
+    allowed = before * max(1.0, grown)
+    sure, likely = 1.0 - allowed / now, 1.0 - before / now
     if likely < limit.share:
         return Healthy(f"a step takes {now * 1e3:.1f} ms against {before * 1e3:.1f} ms before")
     if sure < limit.share:
@@ -61,7 +62,7 @@ def whole_group(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         ranks=(),
         share=Share(sure, sure, likely),
         confidence=confidence(sure, limit.share, missing=len(weakened) + 1),  # hot experts, lost graphs: never excluded on such an engine
-        summary=f"steps take {now * 1e3:.1f} ms instead of {before * 1e3:.1f} ms, and load explains at most {before * max(1.0, grown) * 1e3:.1f} ms"
+        summary=f"steps take {now * 1e3:.1f} ms instead of {before * 1e3:.1f} ms, and load explains at most {allowed * 1e3:.1f} ms"
         + (f"; {clocks.SHARED}" if met else "; it is no single rank, all are slower"),
         evidence=(
             Evidence(

@@ -24,7 +24,7 @@ THRESHOLDS = {
     "own": Threshold(
         0.10,
         "of the rank's own step time",
-        "above the bound that its load allows; healthy dense ranks of the workload stay below that bound, by 0.00 at the least",
+        "above the bound that its load allows, which has its margin in it: healthy dense ranks of the workload stay 0.008 or more below it",
     ),
 }
 
