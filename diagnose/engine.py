@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collector import enabling, promql, signals
-from collector.model import FloatArray, Window
-from diagnose import attribution, blind, change, clocks, fleet, lockstep, remedies
+from collector.model import Clock, FloatArray, Window
+from diagnose import attribution, blind, change, clocks, fleet, independent, lockstep, remedies
 from diagnose.case import Case
 from diagnose.model import (
     STEP_TIME,
@@ -283,8 +283,10 @@ def _lost_time(total: float | None, found: list[_Found]) -> LostTime:
 def _rank_rows(case: Case, verdict: Verdict) -> tuple[RankRow, ...]:
     window = case.window
     waits = case.waits
+    own = None if window.engine.clock is Clock.EXCHANGE else independent.pace(window)
     culprits = set(verdict.ranks).union(*(set(v.ranks) for v in verdict.also))
     columns: dict[str, FloatArray] = {
+        "step_time": own.steps if own else np.full(len(window.ranks), np.nan),
         "running": window.mean(signals.RUNNING),
         "waiting": window.mean(signals.WAITING),
         "tokens_per_step": lockstep.per_step(window, signals.ATTENTION_TOKENS),

@@ -154,6 +154,7 @@ class RankRow:
     scheduler_cpu: float | None = None  # s/s
     snapshot_age: float | None = None  # s
     culprit: bool = False
+    step_time: float | None = None  # s, the rank's own; only where steps are not known to be equal on all ranks
 
 
 @dataclass(frozen=True, slots=True)

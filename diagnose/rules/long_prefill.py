@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collector import promql, signals
-from diagnose import lockstep
+from collector.model import Clock
+from diagnose import lockstep, own_prefill
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity
 from diagnose.prefill import THRESHOLDS, Why, why
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     **THRESHOLDS,
 )
 def long_prefill(case: Case, limit: Limits) -> Finding | Healthy | NoData:
+    if case.window.engine.clock is Clock.NONE:
+        return own_prefill.answer(case, limit, Why.NEW)
     load = case.prefill_load
     if load is None:
         return NoData(case.window.missing(signals.PREFILL_BUSY, signals.DECODE_STEPS), "prefill time was not observed")

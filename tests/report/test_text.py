@@ -4,11 +4,11 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from collector.model import Engine, Facts, Problem
+from collector.model import Clock, Engine, Facts, Problem
 from diagnose.model import Class, EngineDiagnosis, Missing, NoData, RuleOutcome, Severity
 from diagnose.report import markdown
 from diagnose.report.json import to_json
@@ -154,7 +154,7 @@ def test_hostile_strings_cannot_touch_the_terminal(samples: dict[str, EngineDiag
     )
     hostile = replace(
         base,
-        engine=Engine(HOSTILE, HOSTILE, Facts(HOSTILE, HOSTILE, HOSTILE, HOSTILE), HOSTILE),
+        engine=Engine(HOSTILE, HOSTILE, Facts(HOSTILE, HOSTILE, HOSTILE, HOSTILE), cast(Clock, HOSTILE)),
         verdict=verdict,
         outcomes=(RuleOutcome(HOSTILE, NoData((HOSTILE,), HOSTILE)),),
         problems=(Problem(HOSTILE, HOSTILE, HOSTILE),),
