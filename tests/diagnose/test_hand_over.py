@@ -129,9 +129,15 @@ def test_an_unknown_role_is_not_guessed_from_the_queues(plant):
 
 
 def test_a_healthy_prefill_server_is_healthy(plant):
-    """A server that decodes nothing needs no graphs and no acceptance to be called healthy."""
-    window = plant(role="prefill").window().without(signals.GRAPH_STEPS, signals.EAGER_STEPS, signals.ACCEPT_LENGTH)
-    assert diagnose(window).verdict.klass is Class.HEALTHY
+    """A server that decodes nothing needs no decode steps, graphs or acceptance to be called healthy, with a past or without; that the
+    whole group may be slow is left open, and said."""
+    of_decoding = (signals.DECODE_STEPS, signals.DECODE_TIME, signals.GRAPH_STEPS, signals.EAGER_STEPS, signals.ACCEPT_LENGTH)
+    window = plant(role="prefill").window().without(*of_decoding)
+    for past in (None, window):
+        result = diagnose(window, past)
+        assert result.verdict.klass is Class.HEALTHY
+        assert result.verdict.confidence == pytest.approx(0.76)
+        assert "a slowdown of the whole group would not be seen" in " ".join(result.notes)
 
 
 def test_requests_that_wait_are_no_lost_step_time(scenes):
