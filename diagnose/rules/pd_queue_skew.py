@@ -33,7 +33,7 @@ NEEDS = (*hand_over.QUEUES["prefill"], *hand_over.QUEUES["decode"], signals.RUNN
     held=Threshold(
         1.0,
         "requests above the peers",
-        "healthy ranks of split engines exceed their peers by at most 0.6 (healthy_spread.py --engine prefill, decode; 36 windows)",
+        "healthy ranks of split engines exceed their peers by at most 0.7 (healthy_spread.py --engine prefill, decode; 54 windows)",
     ),
     share=Threshold(
         0.02,

@@ -147,3 +147,15 @@ def test_requests_that_wait_are_no_lost_step_time(scenes):
     assert RULE not in result.verdict.lost_time.by_cause
     assert result.verdict.lost_time.share == pytest.approx(0.0, abs=0.02)
     assert "8% (0% to 8%) of the requests' time" in render(result, colour=False, width=100)
+
+
+def test_time_without_prompts_is_no_lost_time(plant):
+    """A fifth of each step is waited by all ranks alike while the device stands: on a decoding engine somebody was late, on a prefill
+    server there was no prompt."""
+    verdicts = {}
+    for role in ("unified", "prefill"):
+        window = plant(role=role).window()
+        idle = {signals.SYNC_WAIT: window.get(signals.SYNC_WAIT) + 0.2, signals.FORWARD_TIME: window.get(signals.FORWARD_TIME) * 0.7}
+        found = replace(window, values=dict(window.values) | idle)
+        verdicts[role] = diagnose(found.without(signals.DECODE_STEPS) if role == "prefill" else found).verdict.klass
+    assert verdicts == {"unified": Class.INSUFFICIENT, "prefill": Class.HEALTHY}
