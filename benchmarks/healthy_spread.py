@@ -83,7 +83,8 @@ def quantities(case: Case) -> dict[str, float]:
             out["rise of the eager share over the past"] = eager - before
     out["retracted requests per second"] = float(np.nanmax(case.window.mean(signals.RETRACTED)))
     running = case.window.mean(signals.RUNNING)
-    out["most running requests over the peers'"] = float(np.nanmax(running / lockstep.peers_median(running)))
+    if np.nansum(running) > 0:  # a prefill server decodes nothing
+        out["most running requests over the peers'"] = float(np.nanmax(running / lockstep.peers_median(running)))
     out |= hand_over_of(case) | acceptance_of(case)
     load = case.window.mean(signals.EXPERT_LOAD)
     if np.isfinite(load).any():

@@ -44,7 +44,7 @@ class _Track:
 class Store:
     """Readings of one engine, `depth_s` seconds deep at a page a second; deeper when pages are rarer, as memory is fixed.
 
-    Per rank and source 4 bytes a page and 8 per signal: about 62 KiB for all of SGLang's signals, five minutes deep.
+    Per rank and source 4 bytes a page and 8 per signal: about 70 KiB for all of SGLang's signals, five minutes deep.
     """
 
     def __init__(self, engine_id: str, kind: str, *, depth_s: float = 300.0) -> None:

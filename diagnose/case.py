@@ -84,8 +84,8 @@ class Case:
         if exposed is None and before is not None:
             exposed = max(0.0, self.step_time - before)
         one = self.host_lost
-        if exposed is None:
-            return one
+        if exposed is None or self.window.engine.facts.role == "prefill":
+            return one  # a prefill server's time per step holds that without prompts, in which nobody's waiting costs anything
         dry = max(one.mid, min(1.0, min(waited, exposed) / self.step_time))
         return Share(dry, one.low, max(one.high, dry))
 

@@ -199,8 +199,13 @@ def _unread(case: Case, rule: Rule) -> bool:
 
 
 def _counts(case: Case, rule: Rule) -> bool:
-    """Whether a rule must have looked before a window is healthy. Only the comparison with a past that was never given need not."""
-    return rule.klass in BLAMED or case.baseline is not None
+    """Whether a rule must have looked before a window is healthy. Only the comparison with a past need not: where none was given, and on a
+    prefill server, whose steps are as long as its prompts."""
+    return rule.klass in BLAMED or (case.baseline is not None and not _prefills(case))
+
+
+def _prefills(case: Case) -> bool:
+    return case.window.engine.facts.role == "prefill"
 
 
 def _why_insufficient(case: Case, silent: Mapping[str, NoData], lost: LostTime) -> str:
@@ -308,7 +313,9 @@ def _notes(case: Case) -> tuple[str, ...]:
     accelerator = case.window.engine.facts.accelerator
     if accelerator and "virtual" in accelerator.lower():
         notes.append(f"The engine says that it runs on {accelerator}: its durations are simulated.")
-    if case.baseline is None:
+    if _prefills(case):
+        notes.append("A prefill server's steps are as long as its prompts: a slowdown of the whole group would not be seen.")
+    elif case.baseline is None:
         notes.append(_without_past(len(case.twins)))
     return tuple(notes)
 
