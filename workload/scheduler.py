@@ -68,15 +68,17 @@ class Scheduler:
     def complete(self, batch: Batch) -> Result:
         """Books the result of a step that has ended on the card."""
         result = Result()
+        generated = 0
         for request, gain in zip(batch.requests, batch.gains, strict=True):
             if request.aborted:
                 continue
             if request.produced == 0:
                 result.first.append(request.rid)
             request.produced += gain
-            result.generated += gain
+            generated += gain
             if request.produced == request.output and self._ended(request):
                 result.finished.append(request.rid)
+        result.generated = generated
         self.prefixes.progressed(result.first, result.finished)
         if self.idle:
             self.ratio.idle()
@@ -91,7 +93,7 @@ class Scheduler:
     def waiting_uncached_tokens(self) -> int:
         """Prompt tokens still to be prefilled, the rest of the chunked one included."""
         rest = self._partial.context - self._partial.filled if self._partial else 0
-        return sum(r.context - r.cached for r in self.waiting) + rest
+        return (sum([r.context - r.cached for r in self.waiting]) if self.waiting else 0) + rest
 
     @property
     def awaited_tokens(self) -> int:
@@ -157,7 +159,7 @@ class Scheduler:
             return None
         ride = tuple(self.running) if rows else ()
         row_pairs, gains, _ = self._progress(ride)
-        self.running = [r for r in self.running if r.to_come] + [r for r in out if r.to_come]
+        self.running = [r for r in self.running if r.scheduled < r.output] + [r for r in out if r.scheduled < r.output]
         return Batch(
             "mixed" if rows else "extend",
             tokens + rows,
@@ -197,19 +199,28 @@ class Scheduler:
             return None
         batch = tuple(self.running)
         pairs, gains, accepted = self._progress(batch)
-        longest = max(r.filled for r in batch)
-        self.running = [r for r in batch if r.to_come]
+        longest = max([r.filled for r in batch])
+        self.running = [r for r in batch if r.scheduled < r.output]
         self.ratio.decoded()
         rows = len(batch)
         return Batch("decode", rows, pairs, longest, 0, batch, gains, rows=rows, row_pairs=pairs, width=width, accepted=accepted)
 
     def _progress(self, batch: tuple[Request, ...]) -> tuple[int, tuple[int, ...], int]:
         """Schedules a decode of these requests. Returns their pairs, the tokens that each gets, and how many drafts were accepted."""
+        if self.acceptance is None:  # one token each
+            self.kv.take(len(batch))
+            pairs = 0
+            for request in batch:
+                pairs += request.prompt + request.scheduled
+                request.held += 1
+                request.filled += 1
+                request.scheduled += 1
+            return pairs, (1,) * len(batch), 0
         pairs = accepted = 0
         gains = []
         for request in batch:
             pairs += request.context
-            drafts = self.acceptance.draw() if self.acceptance else 0
+            drafts = self.acceptance.draw()
             accepted += drafts
             gain = min(1 + drafts, request.to_come)
             self._hold(request, gain)

@@ -36,7 +36,7 @@ class NewTokenRatio:
 
     def reserve(self, running: Iterable[Request]) -> float:
         """Tokens to leave free for the running requests."""
-        return self.value * sum(min(r.to_come, CLIP) for r in running)
+        return self.value * sum([min(r.output - r.scheduled, CLIP) for r in running])
 
 
 def needs(request: Request) -> int:

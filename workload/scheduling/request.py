@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+import msgspec
+
 from workload.prefix import Segment
 
 
-@dataclass(slots=True, eq=False)
-class Request:
+class Request(msgspec.Struct, eq=False):
     """`prompt` tokens, the first `cached` of them in the prefix cache (they cost no prefill, but count as context), `output` to make."""
 
     rid: int
@@ -41,8 +42,7 @@ class Request:
         return self.output - self.scheduled
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True, eq=False):
     """What one rank does in one step. `tokens` and `pairs` are what the metadata row reports (signals of dp_attention_*).
 
     A decode counts one token per row, whatever speculation verifies and accepts. A mixed batch is an extend with `rows` decode

@@ -12,7 +12,6 @@ from collections.abc import Callable
 import numpy as np
 
 from workload.config import ClusterConfig
-from workload.device.experts import TOP_K
 from workload.lockstep import IDLE_SLEEP
 from workload.reporter import DISPATCH_EVERY, IDLE_PUBLISH_SECONDS, STUCK_PUBLISH_SECONDS
 from workload.scheduler import Batch
@@ -43,6 +42,7 @@ class Engine:
         self._diary = self._blank()
         self._rows = [0] * config.ranks  # of the next decode, unless a scheduler is asked
         self._pairs = [0] * config.ranks
+        self._total = 0  # sum of `_rows`
         self._due = 0  # the first loop in which some scheduler must be asked
         self._loop = 0
         self._steps = 0
@@ -52,7 +52,7 @@ class Engine:
         self._flying: float | None = None  # end of the step in flight
         self._launched = 0.0  # when it was launched
         self._asked: list[tuple[Rank, Batch]] = []  # its batches that a scheduler has made: their results are booked one by one
-        self._letters = 0  # on their way
+        self._arrives = math.inf  # when the first letter on its way does
         self._frozen = False
         self._disturbed = False  # some process may be
         self._graphs = True  # every rank votes for them
@@ -63,7 +63,7 @@ class Engine:
     def post(self, rank: int, message: Submit | Abort | RankOrder, now: float) -> None:
         """Sends a message to a rank's process."""
         self.ranks[rank].mail.append((now + TRANSIT, message))
-        self._letters += 1
+        self._arrives = min(self._arrives, now + TRANSIT)
 
     def disturb(self) -> None:
         """Something was done to a process: one may be stopped from now on, or a group that was held up may go on."""
@@ -73,9 +73,12 @@ class Engine:
     def run(self, until: float) -> float:
         """Runs the loops that begin before `until`, but no further than to the end of a request. Returns the time that has come."""
         while self._base < until and not self._frozen:
-            self._iterate()
-            if self.heard:
-                return min(self._base, until)
+            if self._quiet():
+                self._coast(min(until, self._arrives))
+            else:
+                self._iterate()
+                if self.heard:
+                    return min(self._base, until)
         return until
 
     def close(self, now: float) -> None:
@@ -93,7 +96,7 @@ class Engine:
             self._frozen = True
             return
         asked, self._asked = self._asked, []
-        told = self._take_in(asked) if self._letters else []
+        told = self._take_in(asked) if self._arrives <= self._base else []
         tokens, pairs, extending = self._schedule(told)
         was_flying, was_launched = self._flying, self._launched
         diary.base.append(self._base)
@@ -109,14 +112,58 @@ class Engine:
             for rank in self.ranks:
                 rank.publish_at += 1  # no result, none counted
         elif self._loop >= self._publishes:
-            for rank in self.ranks:
-                if rank.publish_at <= self._loop:
-                    rank.publish_at = self._loop + self._flags.publish_every
-                    self._publish(rank, row, self._base)
-            self._publishes = min(rank.publish_at for rank in self.ranks)
+            self._publish_due(row)
         self._loop += 1
-        if diary.full:
-            self._diary = self._blank()
+        self._turn_page()
+
+    def _quiet(self) -> bool:
+        """Whether the next loop is a decode like the last one: nobody to be asked, nothing arrived, no result to be booked one by one."""
+        return (
+            self._loop < self._due
+            and self._base < self._arrives
+            and not self._asked
+            and not self._disturbed
+            and self._flying is not None
+            and self._total > 0
+            and self.cards.plain(max(self._rows))
+        )
+
+    def _coast(self, until: float) -> None:
+        """`_iterate` for loops that are `_quiet`, up to the first one that begins at `until` or later, or needs more than counting."""
+        diary, cards, ranks, rows, total = self._diary, self.cards, self.ranks, self._rows, self._total
+        row = first = len(diary.base)
+        last = min(BLOCK, row + self._due - self._loop)
+        graph = self._graphs and max(rows) <= self._flags.decode_graph_rows
+        ready = diary.hosts.ready
+        assert self._flying is not None
+        flying = self._flying
+        while row < last and self._base < until:
+            diary.base.append(self._base)
+            diary.pairs.append(self._pairs)
+            seconds, level = cards.decode(total, max(self._pairs), graph=graph)
+            self._pairs = [p + n for p, n in zip(self._pairs, rows, strict=True)]
+            self._ready = self._base + ready[row]
+            self._result, free = flying, max(self._ready, flying)
+            flying = free + seconds
+            self._base = free + WAKE
+            diary.end.append(flying)
+            diary.level.append(level)
+            self._steps += 1
+            if self._steps % DISPATCH_EVERY == 0:
+                diary.dispatched.append((row, cards.copies(total)))
+            if self._loop >= self._publishes:
+                self._publish_due(row)
+            self._loop += 1
+            row += 1
+        diary.tokens += [rows] * (row - first)
+        diary.graph += [graph] * (row - first)
+        self._flying, self._launched, self._free = flying, self._ready, [self._ready] * len(ranks)
+        self._turn_page()
+
+    def _turn_page(self) -> None:
+        """Hands over a full diary."""
+        if self._diary.full:
+            diary, self._diary = self._diary, self._blank()
             self._flush(diary, self._base, self._diary.hosts.begin[0])
 
     def _meet(self, hosts: HostTimes, row: int) -> bool:
@@ -150,10 +197,10 @@ class Engine:
                     asked.append((rank, flying))
                 while rank.mail and rank.mail[0][0] <= self._base:
                     _, message = rank.mail.popleft()
-                    self._letters -= 1
                     rank.obey(message, self._base)
                 self._disturbed = self._disturbed or rank.disturbed
-                self._graphs = all(other.votes for other in self.ranks)
+        self._graphs = all(rank.votes for rank in self.ranks)
+        self._arrives = min([rank.mail[0][0] for rank in self.ranks if rank.mail], default=math.inf)
         return told
 
     def _schedule(self, told: list[Rank]) -> tuple[list[int], list[int], list[int]]:
@@ -177,8 +224,8 @@ class Engine:
                     self._asked.append((rank, batch))
                     if batch.extends:
                         extending.append(r)
-            self._due = min(rank.lane.due for rank in self.ranks)
-            self._rows = rows
+            self._due = min([rank.lane.due for rank in self.ranks])
+            self._rows, self._total = rows, sum(rows)
         self._pairs = after
         return tokens, pairs, extending
 
@@ -193,15 +240,14 @@ class Engine:
             self._flying = None
             return
         graph = not extending and max(tokens) <= self._flags.decode_graph_rows and self._graphs
-        seconds, hottest = self.cards.step(tokens, total, pairs, extending, graph=graph)
+        seconds, level = self.cards.step(tokens, total, pairs, extending, graph=graph)
         free = self._flying if self._flying is not None else -math.inf
         self._launched = self._ready
         self._flying = max(free, self._ready) + seconds
         self._steps += 1
         diary.end.append(self._flying)
         diary.graph.append(graph)
-        mean = total * TOP_K / len(tokens)
-        diary.level.append(sum([mean / most for most in hottest]) / len(hottest))
+        diary.level.append(level)
         for r in extending:
             diary.extending.append((row, r))
         if self._steps % DISPATCH_EVERY == 0:
@@ -235,6 +281,14 @@ class Engine:
                 self._publish(rank, row, self._base)
             elif result.generated < batch.rows:
                 diary.lost.append((row, rank.number, batch.rows - result.generated))
+
+    def _publish_due(self, row: int) -> None:
+        """Publishes for whom it is time, at the end of a loop."""
+        for rank in self.ranks:
+            if rank.publish_at <= self._loop:
+                rank.publish_at = self._loop + self._flags.publish_every
+                self._publish(rank, row, self._base)
+        self._publishes = min([rank.publish_at for rank in self.ranks])
 
     def _publish(self, rank: Rank, row: int, at: float) -> None:
         snapshot: Published = rank.snapshot(row, at, self._loop)

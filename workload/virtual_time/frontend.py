@@ -6,8 +6,9 @@ import asyncio
 import itertools
 import selectors
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import cast
+
+import msgspec
 
 from workload.config import ClusterConfig
 from workload.desk import AWAY_SECONDS, Desk
@@ -19,8 +20,7 @@ from workload.virtual_time.engine import Engine
 from workload.wire import Abort, CardOrder, DeskOrder, Pin, Submit, Unpin
 
 
-@dataclass(frozen=True, slots=True)
-class _Flight:
+class _Flight(msgspec.Struct, frozen=True):
     """A request on its way."""
 
     rank: int
