@@ -87,7 +87,7 @@ class Scheduler:
     @property
     def waiting_tokens(self) -> int:
         """Context of the queued requests that hold no KV yet."""
-        return sum(r.context for r in self.waiting)
+        return sum([r.context for r in self.waiting]) if self.waiting else 0
 
     @property
     def waiting_uncached_tokens(self) -> int:
@@ -129,6 +129,8 @@ class Scheduler:
         return True
 
     def _extend(self) -> Batch | None:
+        if not self.waiting and self._partial is None:
+            return None
         rows = len(self.running) if self._flags.mixed and self.kv.free >= len(self.running) else 0
         budget = self._limits.chunk_tokens - rows
         tokens = pairs = prefix_max = cached = 0
@@ -183,8 +185,8 @@ class Scheduler:
         request = self.waiting[0]
         free = self.kv.free - rows
         if self.running or joining:
-            free_later = free - self.ratio.reserve(self.running) - sum(r.to_come for r in joining)
-            if needs(request) >= free_later:
+            left = free - needs(request) - sum([r.output - r.scheduled for r in joining])
+            if not self.ratio.leaves(left, self.running):
                 return None
         elif request.context > free:
             return None

@@ -18,7 +18,7 @@ TOP_K = 8  # experts per token, as there
 
 # The traffic's mix is drawn anew every so many steps, and keeps this much of the last one: it forgets in some 500 steps, 20 s.
 # A constant of the generator, not a measurement.
-_MIX_STEPS = 50
+MIX_STEPS = 50
 _MIX_KEEPS = 0.9
 
 
@@ -50,10 +50,14 @@ class ExpertLoad:
     def step(self) -> None:
         """Lets the traffic's mix drift for one step."""
         self._steps += 1
-        if self._steps % _MIX_STEPS == 0:
-            fresh = self._rng.normal(0, self._drift * np.sqrt(1 - _MIX_KEEPS**2), self._mix.shape)
-            self._mix = _MIX_KEEPS * self._mix + fresh
-            self._cards = self._card_shares()
+        if self._steps % MIX_STEPS == 0:
+            self.drift()
+
+    def drift(self) -> None:
+        """Draws the mix that the next steps have."""
+        fresh = self._rng.normal(0, self._drift * np.sqrt(1 - _MIX_KEEPS**2), self._mix.shape)
+        self._mix = _MIX_KEEPS * self._mix + fresh
+        self._cards = self._card_shares()
 
     def _deal(self, copies: int, shares: placement.FloatArray) -> list[int]:
         if self._hot is None:

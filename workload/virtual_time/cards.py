@@ -8,7 +8,7 @@ import numpy as np
 
 from workload.config import ClusterConfig
 from workload.device import Work
-from workload.device.experts import TOP_K, ExpertLoad
+from workload.device.experts import MIX_STEPS, TOP_K, ExpertLoad
 from workload.device.roofline import Roofline
 from workload.device.state import HEALTHY
 from workload.virtual_time.hosts import Array
@@ -16,7 +16,6 @@ from workload.wire import CardOrder, Hotspot, Stretch
 
 NOISE = 0.015  # spread of a step's duration, as `workload.device.virtual` has it
 _DRAWS = 2000  # steps whose noise is drawn at a time
-_PERIOD = 50  # steps whose chances are drawn at a time: as many as a mix of traffic lasts
 _LARGE = 10**9  # a load that nothing else can be seen beside: the roofline's slopes are read there
 
 
@@ -29,11 +28,11 @@ class Experts(ExpertLoad):
     def __init__(self, config: ClusterConfig) -> None:
         super().__init__(config.ranks, config.seed, config.experts)
         self._chances = np.random.default_rng(config.seed + 2)
-        self._known: object = None
-        self._next = _PERIOD
         self._usual = 0  # copies of the last decode step
+        # of the steps with the present mix, drawn all at once: what chance adds, and shares of the hottest card with balancedness
         self._drawn: Array = np.zeros(0)
         self._decodes: list[tuple[float, float]] = []
+        self._next = 0  # in those lists
 
     def hottest(self, tokens: int, *, prefill: bool = False) -> tuple[float, float]:
         """Copies on the hottest card and balancedness, both means of the sampled layers, for one step of `tokens` tokens over all ranks.
@@ -45,8 +44,12 @@ class Experts(ExpertLoad):
         if self._hot is not None:
             return self._highest(self.copies(tokens))
         if prefill:
-            shares = (self._shares + self._drawn[self._next - 1] * copies**-0.5).max(axis=1).tolist()
-            return copies * sum(shares) / len(shares), sum([1 / (self._ranks * share) for share in shares]) / len(shares)
+            part, total, level = copies**-0.5, 0.0, 0.0
+            for shares, chances in zip(self._shares, self._drawn[self._next - 1].tolist(), strict=True):
+                share = max([share + part * chance for share, chance in zip(shares, chances, strict=True)])
+                total += share
+                level += 1 / (self._ranks * share)
+            return copies * total / len(self._cards), level / len(self._cards)
         self._usual = copies
         share, level = self._decodes[self._next - 1]
         return copies * share, level
@@ -63,7 +66,7 @@ class Experts(ExpertLoad):
         if self._hot is not None:
             return [[float(n) for n in self._deal(copies, shares)] for shares in self._cards]
         chance = self._drawn[self._next - 1]
-        return (copies * self._shares + copies**0.5 * chance).tolist()  # type: ignore[no-any-return]
+        return (copies * np.array(self._cards) + copies**0.5 * chance).tolist()  # type: ignore[no-any-return]
 
     def _highest(self, copies: list[list[float]]) -> tuple[float, float]:
         most = [max(layer) for layer in copies]
@@ -71,18 +74,27 @@ class Experts(ExpertLoad):
 
     def _turn(self, tokens: int) -> None:
         """Goes on to the next step."""
-        self.step()
-        if self._known is not self._cards or self._next == _PERIOD:
-            self._known = self._cards
-            self._shares: Array = np.array(self._cards)
-            drawn = np.sqrt(self._shares) * self._chances.standard_normal((_PERIOD, *self._shares.shape))
-            self._drawn = drawn - self._shares * drawn.sum(axis=2, keepdims=True)  # what one card gets more, the others get less
-            usual = self._usual or tokens * TOP_K
-            shares = (self._shares + self._drawn / usual**0.5).max(axis=2)
-            levels = (1 / (self._ranks * shares)).mean(axis=1)
-            self._decodes = list(zip(shares.mean(axis=1).tolist(), levels.tolist(), strict=True))
-            self._next = 0
+        if self._next == len(self._decodes):
+            self._draw(self._usual or tokens * TOP_K)
         self._next += 1
+
+    def _draw(self, usual: int) -> None:
+        """Draws for all steps that the next mix lasts, decodes having `usual` copies."""
+        steps = MIX_STEPS
+        if self._decodes:
+            self.drift()
+        else:
+            steps -= 1  # as `ExpertLoad` counts them
+        # cards x layers x steps: sums and maxima over the cards are quick when those are the first axis
+        shares = np.array(self._cards).T[:, :, None]
+        self._shares = [layer.tolist() for layer in self._cards]
+        drawn = np.ascontiguousarray(self._chances.standard_normal((MIX_STEPS, *self._mix.shape[:1], self._ranks)).T)
+        drawn = np.sqrt(shares) * drawn
+        drawn -= shares * drawn.sum(axis=0)  # what one card gets more, the others get less
+        hottest = (shares + drawn / usual**0.5).max(axis=0)
+        self._decodes = list(zip(hottest.mean(axis=0).tolist(), (1 / (self._ranks * hottest)).mean(axis=0).tolist(), strict=True))[:steps]
+        self._drawn = drawn.T
+        self._next = 0
 
 
 class Cards:
@@ -155,9 +167,18 @@ class Cards:
     def _attention(self, tokens: Sequence[int], pairs: Sequence[int], extending: Sequence[int]) -> float:
         """Seconds of one layer's attention on the slowest card, all of them well."""
         weights, per_token, per_pair = self._weights, self._per_token, self._per_pair
-        costs = [max(weights, n * per_token) + p * per_pair for n, p in zip(tokens, pairs, strict=True)]
+        prefills = [max(weights, tokens[r] * per_token) + pairs[r] * self._per_prefill_pair for r in extending]
+        decodes = list(tokens)
         for r in extending:
-            costs[r] = max(weights, tokens[r] * per_token) + pairs[r] * self._per_prefill_pair
+            decodes[r] = 0
+        if max(decodes) * per_token <= weights:  # then the KV alone tells them apart
+            others = list(pairs)
+            for r in extending:
+                others[r] = 0
+            return max(weights + max(others) * per_pair, *prefills)
+        costs = [max(weights, n * per_token) + p * per_pair for n, p in zip(decodes, pairs, strict=True)]
+        for r, cost in zip(extending, prefills, strict=True):
+            costs[r] = cost
         return max(costs)
 
     def _part(self, *, prefill: bool) -> tuple[float, float]:

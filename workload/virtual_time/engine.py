@@ -18,6 +18,7 @@ from workload.scheduler import Batch
 from workload.virtual_time.cards import Cards
 from workload.virtual_time.diary import BLOCK, Diary, Extend, Published
 from workload.virtual_time.hosts import WAKE, Array, HostTimes
+from workload.virtual_time.lane import NEVER
 from workload.virtual_time.rank import Rank
 from workload.wire import Abort, RankOrder, Submit
 
@@ -96,8 +97,9 @@ class Engine:
             self._frozen = True
             return
         asked, self._asked = self._asked, []
-        told = self._take_in(asked) if self._arrives <= self._base else []
-        tokens, pairs, extending = self._schedule(told)
+        if self._arrives <= self._base:
+            self._take_in(asked)
+        tokens, pairs, extending = self._schedule()
         was_flying, was_launched = self._flying, self._launched
         diary.base.append(self._base)
         self._launch(diary, row, tokens, pairs, extending)
@@ -185,12 +187,11 @@ class Engine:
         self._free = (hosts.launched[row] + base).tolist()
         return True
 
-    def _take_in(self, asked: list[tuple[Rank, Batch]]) -> list[Rank]:
-        """Reads the letters that have arrived. Returns who got any."""
-        told = []
+    def _take_in(self, asked: list[tuple[Rank, Batch]]) -> None:
+        """Reads the letters that have arrived; who got any is asked for the next batch."""
         for rank in self.ranks:
             if rank.mail and rank.mail[0][0] <= self._base:
-                told.append(rank)
+                rank.lane.due = self._loop
                 # who is aborted gets nothing out of the step in flight
                 open_end = any(isinstance(message, Abort) for _, message in rank.mail)
                 if (flying := rank.lane.catch_up(self._loop, open_end=open_end)) is not None:
@@ -201,30 +202,31 @@ class Engine:
                 self._disturbed = self._disturbed or rank.disturbed
         self._graphs = all(rank.votes for rank in self.ranks)
         self._arrives = min([rank.mail[0][0] for rank in self.ranks if rank.mail], default=math.inf)
-        return told
+        self._due = self._loop
 
-    def _schedule(self, told: list[Rank]) -> tuple[list[int], list[int], list[int]]:
+    def _schedule(self) -> tuple[list[int], list[int], list[int]]:
         """Tokens and pairs of every rank's batch, and who extends."""
         tokens, pairs = self._rows, self._pairs
         after = [p + n for p, n in zip(pairs, tokens, strict=True)]
         extending: list[int] = []
-        if told or self._loop >= self._due:
+        if self._loop >= self._due:
             tokens, pairs, rows = tokens.copy(), pairs.copy(), tokens.copy()
+            due = NEVER
             for rank in self.ranks:
-                if rank in told:
-                    pass
-                elif rank.lane.due <= self._loop:
-                    rank.lane.catch_up(self._loop)
-                else:
-                    continue
-                r, batch = rank.number, rank.lane.ask(self._loop)
-                tokens[r], pairs[r] = (batch.tokens, batch.pairs) if batch else (0, 0)
-                rows[r], after[r] = rank.lane.rows, rank.lane.pairs
-                if batch is not None:
-                    self._asked.append((rank, batch))
-                    if batch.extends:
-                        extending.append(r)
-            self._due = min([rank.lane.due for rank in self.ranks])
+                lane = rank.lane
+                if lane.due <= self._loop:
+                    lane.catch_up(self._loop)
+                    r, batch = rank.number, lane.ask(self._loop)
+                    rows[r], after[r] = lane.rows, lane.pairs
+                    if batch is None:
+                        tokens[r] = pairs[r] = 0
+                    else:
+                        tokens[r], pairs[r] = batch.tokens, batch.pairs
+                        self._asked.append((rank, batch))
+                        if batch.extends:
+                            extending.append(r)
+                due = min(due, lane.due)
+            self._due = due
             self._rows, self._total = rows, sum(rows)
         self._pairs = after
         return tokens, pairs, extending

@@ -9,6 +9,9 @@ from __future__ import annotations
 from workload.scheduler import Batch, Scheduler
 
 
+NEVER = 1 << 62  # a step that is not reached
+
+
 class Lane:
     """`rows` and `pairs`: what the next decode step is, while steps are only counted. `due`: the next step that must be asked for."""
 
@@ -59,12 +62,10 @@ class Lane:
         if self.scheduler.waiting_uncached_tokens:
             self.due = step + 1  # somebody is to be prefilled
         elif not rows:
-            self.due = _NEVER
+            self.due = NEVER
         else:
             # the step in which somebody makes the last token, or for which the pool may not have room, is the scheduler's
             fits = 1 + max(0, self.scheduler.kv.free) // rows
             self.due = step + min(fits, *[r.output - r.scheduled for r in running])
         return batch
 
-
-_NEVER = 1 << 62
