@@ -110,7 +110,12 @@ def test_a_step_costs_what_the_roofline_says(dispatch, monkeypatch):
     cards.order(Stretch(1.5))
     told: list[tuple[float, float]] = []
     asked = cards._experts.hottest
-    monkeypatch.setattr(cards._experts, "hottest", lambda tokens, **kind: told.append(asked(tokens, **kind)) or told[-1])
+
+    def ask(tokens: int, **kind: bool) -> tuple[float, float]:
+        told.append(asked(tokens, **kind))
+        return told[-1]
+
+    monkeypatch.setattr(cards._experts, "hottest", ask)
     for turn in range(60):
         if turn == 40:
             cards.order(Throttle(2, 0.5, 0x40))

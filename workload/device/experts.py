@@ -7,6 +7,8 @@ and chance in small batches, make the cards uneven.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from workload.config import Experts
@@ -85,12 +87,12 @@ def _place(popularity: placement.FloatArray, experts: Experts, ranks: int) -> pl
     return placement.in_order(copies, ranks)
 
 
-def hottest(rows: list[list[int]]) -> float:
+def hottest(rows: Sequence[Sequence[float]]) -> float:
     """Copies on the hottest card, mean over the sampled layers."""
     return sum(max(layer) for layer in rows) / len(rows)
 
 
-def balancedness(rows: list[list[int]]) -> float | None:
+def balancedness(rows: Sequence[Sequence[float]]) -> float | None:
     """Mean over layers of mean / max of the cards' loads: 1 is level. None when nothing was routed."""
     if not all(any(layer) for layer in rows):
         return None

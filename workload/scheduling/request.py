@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from workload.prefix import Segment
+from workload.wire.requests import Submit
 
 
 class Request(msgspec.Struct, eq=False):
@@ -25,6 +26,11 @@ class Request(msgspec.Struct, eq=False):
     aborted: bool = False
     prefix: tuple[Segment, ...] = ()  # what the prompt begins with; the rank's own cache then tells `cached`
     keeps: str = ""  # the name under which what follows, answer included, stays in that cache
+
+    @classmethod
+    def of(cls, letter: Submit, now: float) -> Request:
+        """What a letter that is read at `now` asks for."""
+        return cls(letter.rid, letter.prompt, letter.cached, letter.output, now, prefix=letter.prefix, keeps=letter.keeps)
 
     def __post_init__(self) -> None:
         if self.prompt < 1 or self.output < 1:

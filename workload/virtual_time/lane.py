@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from workload.scheduler import Batch, Scheduler
 
-
 NEVER = 1 << 62  # a step that is not reached
 
 
@@ -68,4 +67,3 @@ class Lane:
             fits = 1 + max(0, self.scheduler.kv.free) // rows
             self.due = step + min(fits, *[r.output - r.scheduled for r in running])
         return batch
-

@@ -40,8 +40,7 @@ class Rank:
         scheduler = self.lane.scheduler
         match message:
             case Submit():
-                m = message
-                scheduler.submit(Request(m.rid, m.prompt, m.cached, m.output, now, prefix=m.prefix, keeps=m.keeps))
+                scheduler.submit(Request.of(message, now))
             case Abort(rids):
                 scheduler.abort(rids)
             case Busy(seconds):
