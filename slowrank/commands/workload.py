@@ -25,7 +25,7 @@ workload = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Run an
 
 
 _CARD = "The card that virtual ranks pretend to have: A100, B200, H100, H20, H20-3e, H200, MI300X. Its KV pool is what fits there."
-_SKEW = "How unlike the experts' lasting popularity is (spread of its logarithm): 0.5 is level, at 2 the hottest of 8 cards has twice its share."
+_SKEW = "How unlike the experts' lasting popularity is (spread of its logarithm): 0.5 is level, at 2 the hottest of 8 has twice its share."
 _DISPATCH = "How tokens reach experts: normal, time follows the hottest card; low-latency, decode steps have a fixed shape."
 
 
