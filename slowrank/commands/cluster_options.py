@@ -58,10 +58,8 @@ def with_cards(context: typer.Context, config: ClusterConfig, card: str | None, 
 
 def with_engine(context: typer.Context, config: ClusterConfig, engine: EngineKind, *, dense: bool, api_servers: int) -> ClusterConfig:
     """The configuration as a cluster of that engine; options of the other one are refused."""
-    import msgspec
-
     from workload.config import VllmFlags
-    from workload.vllm.dense import NAME
+    from workload.vllm.dense import served
 
     there = given(context)
     if engine is EngineKind.SGLANG:
@@ -73,8 +71,7 @@ def with_engine(context: typer.Context, config: ClusterConfig, engine: EngineKin
     if dense and (wrong := sorted(there & {"expert_skew", "dispatch"})):
         raise ConfigError(f"--{wrong[0].replace('_', '-')}: a dense model has no experts; leave out --dense")
     try:
-        flags = VllmFlags(moe=not dense, api_servers=api_servers)
-        return msgspec.structs.replace(config, vllm=flags, model_name=NAME if dense else config.model_name)
+        return served(config, VllmFlags(moe=not dense, api_servers=api_servers))
     except ValueError as error:
         raise ConfigError(str(error)) from None
 
