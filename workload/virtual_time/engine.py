@@ -18,7 +18,6 @@ from workload.scheduler import Batch
 from workload.virtual_time.cards import Cards
 from workload.virtual_time.diary import BLOCK, Diary, Extend, Published
 from workload.virtual_time.hosts import WAKE, Array, HostTimes
-from workload.virtual_time.lane import NEVER
 from workload.virtual_time.rank import Rank
 from workload.wire import Abort, RankOrder, Submit
 
@@ -43,7 +42,7 @@ class Engine:
         self._diary = self._blank()
         self._rows = [0] * config.ranks  # of the next decode, unless a scheduler is asked
         self._pairs = [0] * config.ranks
-        self._total = 0  # sum of `_rows`
+        self._total = self._widest = 0  # sum and maximum of `_rows`
         self._due = 0  # the first loop in which some scheduler must be asked
         self._loop = 0
         self._steps = 0
@@ -64,6 +63,7 @@ class Engine:
     def post(self, rank: int, message: Submit | Abort | RankOrder, now: float) -> None:
         """Sends a message to a rank's process."""
         self.ranks[rank].mail.append((now + TRANSIT, message))
+        self.ranks[rank].aborts += isinstance(message, Abort)
         self._arrives = min(self._arrives, now + TRANSIT)
 
     def disturb(self) -> None:
@@ -127,7 +127,7 @@ class Engine:
             and not self._disturbed
             and self._flying is not None
             and self._total > 0
-            and self.cards.plain(max(self._rows))
+            and self.cards.plain(self._widest)
         )
 
     def _coast(self, until: float) -> None:
@@ -135,7 +135,7 @@ class Engine:
         diary, cards, ranks, rows, total = self._diary, self.cards, self.ranks, self._rows, self._total
         row = first = len(diary.base)
         last = min(BLOCK, row + self._due - self._loop)
-        graph = self._graphs and max(rows) <= self._flags.decode_graph_rows
+        graph = self._graphs and self._widest <= self._flags.decode_graph_rows
         ready = diary.hosts.ready
         assert self._flying is not None
         flying = self._flying
@@ -189,18 +189,21 @@ class Engine:
 
     def _take_in(self, asked: list[tuple[Rank, Batch]]) -> None:
         """Reads the letters that have arrived; who got any is asked for the next batch."""
+        ordered = False
         for rank in self.ranks:
             if rank.mail and rank.mail[0][0] <= self._base:
                 rank.lane.due = self._loop
                 # who is aborted gets nothing out of the step in flight
-                open_end = any(isinstance(message, Abort) for _, message in rank.mail)
+                open_end = rank.aborts > 0
                 if (flying := rank.lane.catch_up(self._loop, open_end=open_end)) is not None:
                     asked.append((rank, flying))
                 while rank.mail and rank.mail[0][0] <= self._base:
                     _, message = rank.mail.popleft()
                     rank.obey(message, self._base)
-                self._disturbed = self._disturbed or rank.disturbed
-        self._graphs = all(rank.votes for rank in self.ranks)
+                    ordered = ordered or not isinstance(message, Submit | Abort)
+        if ordered:
+            self._disturbed = self._disturbed or any(rank.disturbed for rank in self.ranks)
+            self._graphs = all(rank.votes for rank in self.ranks)
         self._arrives = min([rank.mail[0][0] for rank in self.ranks if rank.mail], default=math.inf)
         self._due = self._loop
 
@@ -211,7 +214,6 @@ class Engine:
         extending: list[int] = []
         if self._loop >= self._due:
             tokens, pairs, rows = tokens.copy(), pairs.copy(), tokens.copy()
-            due = NEVER
             for rank in self.ranks:
                 lane = rank.lane
                 if lane.due <= self._loop:
@@ -225,9 +227,8 @@ class Engine:
                         self._asked.append((rank, batch))
                         if batch.extends:
                             extending.append(r)
-                due = min(due, lane.due)
-            self._due = due
-            self._rows, self._total = rows, sum(rows)
+            self._due = min([rank.lane.due for rank in self.ranks])
+            self._rows, self._total, self._widest = rows, sum(rows), max(rows)
         self._pairs = after
         return tokens, pairs, extending
 

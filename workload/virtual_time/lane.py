@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from workload.scheduler import Batch, Scheduler
 
-NEVER = 1 << 62  # a step that is not reached
+_NEVER = 1 << 62  # a step that is not reached
 
 
 class Lane:
@@ -61,7 +61,7 @@ class Lane:
         if self.scheduler.waiting_uncached_tokens:
             self.due = step + 1  # somebody is to be prefilled
         elif not rows:
-            self.due = NEVER
+            self.due = _NEVER
         else:
             # the step in which somebody makes the last token, or for which the pool may not have room, is the scheduler's
             fits = 1 + max(0, self.scheduler.kv.free) // rows

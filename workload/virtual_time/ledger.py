@@ -185,16 +185,19 @@ class Ledger:
             rows, values = logs[known.rank]
             return Snapshot(known, values[bisect_right(rows, known.row)], tuple(moments[:, known.row, known.rank].tolist()))
 
-        shown: list[Snapshot | Published] = [*self._snapshots] or [*diary.published[: self._ranks]]
+        published = diary.published
+        shown = self._snapshots or [complete(first) for first in published[: self._ranks]]
         given = 0
         for at in [*self._loads_due.due(min(until, self._duration)), math.inf]:
-            while given < len(diary.published) and diary.published[given].at <= at:
-                shown[diary.published[given].rank] = diary.published[given]
+            fresh: dict[int, Published] = {}  # only what is shown is completed: about one snapshot in three
+            while given < len(published) and published[given].at <= at:
+                fresh[published[given].rank] = published[given]
                 given += 1
-            shown = [complete(one) if isinstance(one, Published) else one for one in shown]
-            self._snapshots = [one for one in shown if isinstance(one, Snapshot)]
+            for rank, known in fresh.items():
+                shown[rank] = complete(known)
             if at < math.inf:
-                self._loads(at, self._snapshots)
+                self._loads(at, shown)
+        self._snapshots = shown
 
     def _logs(self, ends: Array, book: dict[str, Array]) -> list[tuple[list[int], list[float]]]:
         """Per rank the loops in which its throughput changes, and the values between them: one more than loops."""

@@ -20,6 +20,7 @@ class Rank:
         self.lane = Lane(make_scheduler(config, number))
         self.processor = Processor()
         self.mail: deque[tuple[float, Submit | Abort | RankOrder]] = deque()  # with the time of arrival
+        self.aborts = 0  # letters of that kind in `mail`
         self.busy = 0.0  # CPU seconds that each scheduling pass burns
         self.votes = True  # for CUDA graphs
         self.stuck = False  # its load snapshots
@@ -42,6 +43,7 @@ class Rank:
             case Submit():
                 scheduler.submit(Request.of(message, now))
             case Abort(rids):
+                self.aborts -= 1
                 scheduler.abort(rids)
             case Busy(seconds):
                 self.busy = seconds
