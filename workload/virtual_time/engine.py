@@ -132,19 +132,17 @@ class Engine:
 
     def _coast(self, until: float) -> None:
         """`_iterate` for loops that are `_quiet`, up to the first one that begins at `until` or later, or needs more than counting."""
-        diary, cards, ranks, rows, total = self._diary, self.cards, self.ranks, self._rows, self._total
+        assert self._flying is not None
+        diary, rows, total, flying = self._diary, self._rows, self._total, self._flying
         row = first = len(diary.base)
         last = min(BLOCK, row + self._due - self._loop)
         graph = self._graphs and self._widest <= self._flags.decode_graph_rows
-        ready = diary.hosts.ready
-        assert self._flying is not None
-        flying = self._flying
         while row < last and self._base < until:
             diary.base.append(self._base)
             diary.pairs.append(self._pairs)
-            seconds, level = cards.decode(total, max(self._pairs), graph=graph)
+            seconds, level = self.cards.decode(total, max(self._pairs), graph=graph)
             self._pairs = [p + n for p, n in zip(self._pairs, rows, strict=True)]
-            self._ready = self._base + ready[row]
+            self._ready = self._base + diary.hosts.ready[row]
             self._result, free = flying, max(self._ready, flying)
             flying = free + seconds
             self._base = free + WAKE
@@ -152,14 +150,14 @@ class Engine:
             diary.level.append(level)
             self._steps += 1
             if self._steps % DISPATCH_EVERY == 0:
-                diary.dispatched.append((row, cards.copies(total)))
+                diary.dispatched.append((row, self.cards.copies(total)))
             if self._loop >= self._publishes:
                 self._publish_due(row)
             self._loop += 1
             row += 1
         diary.tokens += [rows] * (row - first)
         diary.graph += [graph] * (row - first)
-        self._flying, self._launched, self._free = flying, self._ready, [self._ready] * len(ranks)
+        self._flying, self._launched, self._free = flying, self._ready, [self._ready] * len(self.ranks)
         self._turn_page()
 
     def _turn_page(self) -> None:
