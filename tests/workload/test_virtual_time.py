@@ -294,7 +294,7 @@ def test_a_quiet_step_is_the_step_that_it_would_be(faults, monkeypatch):
 
     monkeypatch.setattr(Engine, "_coast", counted)
     short = play(*faults, seconds=20.0)
-    assert len(stretches) > 20
+    assert stretches
     monkeypatch.setattr(Engine, "_quiet", lambda self: False)
     stretches.clear()
     whole = play(*faults, seconds=20.0)
