@@ -116,15 +116,13 @@ class LoadsPage:
             bodies.append(msgspec.json.encode(entry).decode())
         head = {"timestamp": _HOLE, "version": VERSION, "accelerator": accelerator(config), "num_accelerators": 1}
         page = msgspec.json.encode(head).decode()[:-1] + ',"loads":[' + ",".join(bodies) + "]}"
-        self._template = page.replace("%", "%%").replace(f'"{_HOLE}"', "%s")
+        self._template = page.replace("%", "%%").replace(f'"{_HOLE}"', "%b").encode()
 
     def render(self, at: float, snapshots: Sequence[Snapshot]) -> str:
         """The body at `at` seconds from the start."""
-        served = datetime.fromtimestamp(self._start + at, UTC).isoformat(timespec="microseconds")
-        values: list[object] = [f'"{served}"']
+        values: list[object] = [datetime.fromtimestamp(self._start + at, UTC).isoformat(timespec="microseconds")]
         for snapshot in snapshots:
             p = snapshot.known
-            moments = "[" + ",".join(map(repr, snapshot.moments)) + "]" if snapshot.moments[0] else "null"
             values += (
                 self._start + p.at,
                 p.running,
@@ -138,10 +136,13 @@ class LoadsPage:
                 p.hit_rate,
                 p.prefill_tokens,
                 p.prefill_us,
-                moments,
+                snapshot.moments if snapshot.moments[0] else None,
                 p.waiting,
             )
-        return self._template % tuple(values)
+        # one call for all of them, a value a line, takes half as long as Python's own formatting
+        *lines, _ = _ENCODER.encode_lines(values).split(b"\n")
+        return (self._template % tuple(lines)).decode()
 
 
+_ENCODER = msgspec.json.Encoder()
 _HOLE = "a number"  # where one goes: a JSON string that no page has
