@@ -6,6 +6,7 @@ pages go on.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from collector.engines import sglang
 from collector.errors import ConfigError, SourceError
+from collector.hardware.shelf import SOURCES, Shelf
 from collector.model import Page, Problem, Reading, Source, Window
 from collector.store import Store
 
@@ -32,6 +34,7 @@ ADJUST = {"sglang": sglang.adjust}
 class _Engine:
     reader: _Reader
     store: Store
+    machines: Shelf
     failures: dict[tuple[str, Source], tuple[float, Problem]] = field(default_factory=dict)  # newest of each node and source, with its time
     newest: float = -np.inf  # arrival of the newest page, failed ones included
 
@@ -39,16 +42,18 @@ class _Engine:
 class Intake:
     """The last `depth_s` seconds of every engine whose pages were fed, kept per engine id.
 
-    `scrapes` counts the pages that were read, `failures` those that could not be. Raises ConfigError for an unknown kind of engine.
+    `scrapes` counts the pages that were read, `failures` those that could not be. `gpus`: which cards are a rank's, by the user's word
+    (`collector.hardware.join.parse_gpus`). Raises ConfigError for an unknown kind of engine.
     """
 
-    def __init__(self, kind: str = "sglang", *, depth_s: float = 300.0) -> None:
+    def __init__(self, kind: str = "sglang", *, depth_s: float = 300.0, gpus: Mapping[int, tuple[str, ...]] | None = None) -> None:
         if kind not in READERS:
             raise ConfigError(f"{kind!r} is not a kind of engine that can be read; known: {', '.join(sorted(READERS))}")
         self.kind = kind
         self.scrapes = 0
         self.failures = 0
         self._depth_s = depth_s
+        self._gpus = gpus
         self._engines: dict[str, _Engine] = {}
         self._notes: list[Problem] = []
 
@@ -56,11 +61,16 @@ class Intake:
         """Take one page, in order of arrival for each node and source. Never raises for what a page holds."""
         engine = self._engines.get(page.engine)
         if engine is None:
-            engine = self._engines[page.engine] = _Engine(READERS[self.kind](), Store(page.engine, self.kind, depth_s=self._depth_s))
+            store = Store(page.engine, self.kind, depth_s=self._depth_s)
+            machines = Shelf(self.kind, depth_s=self._depth_s, asked=self._gpus)
+            engine = self._engines[page.engine] = _Engine(READERS[self.kind](), store, machines)
         engine.newest = max(engine.newest, page.arrived)
         key = (page.node, page.source)
         try:
-            engine.store.feed(engine.reader.read(page))
+            if page.source in SOURCES:
+                engine.machines.feed(page)
+            else:
+                engine.store.feed(engine.reader.read(page))
         except SourceError as error:
             self.failures += 1
             engine.failures[key] = page.arrived, Problem(page.source.value, str(error))
@@ -88,6 +98,7 @@ class Intake:
             raise ConfigError(f"no page of the engine {engine!r} was ever fetched; fetched so far: {listed}")
         until = known.newest if end is None else end
         window = ADJUST[self.kind](known.store.window(until - (self._depth_s if seconds is None else seconds), until))
+        window = known.machines.joined(window)
         failures = (problem for when, problem in known.failures.values() if when > until - self._depth_s)
         problems = dict.fromkeys((*self._notes, *failures, *window.problems))
         return replace(window, problems=tuple(problems)[:MAX_PROBLEMS])

@@ -14,11 +14,14 @@ FloatArray: TypeAlias = npt.NDArray[np.float64]
 
 
 class Source(Enum):
-    """One kind of page that we read from an engine."""
+    """One kind of page that we read from an engine, or from the machines that it runs on."""
 
     SGLANG_LOADS = "sglang-loads"  # GET /v1/loads
     SGLANG_METRICS = "sglang-metrics"  # GET /metrics
     SGLANG_SERVER_INFO = "sglang-server-info"  # GET /server_info
+    DCGM = "dcgm"  # a page of dcgm-exporter
+    NVML = "nvml"  # what this node's NVIDIA driver says, as JSON of our own (collector/hardware/nvml.py)
+    PROCFS = "procfs"  # what this node's /proc says of the rank processes, as JSON of our own (collector/hardware/procfs.py)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class Facts:
     accelerator: str | None = None
     expected_ranks: int | None = None  # dp_size * attn_dp_size
     kv_bytes_per_token: float | None = None  # all layers of one token's KV cache on one rank
+    cards: int | None = None  # accelerator cards of the whole engine
 
     def merged(self, newer: Facts) -> Facts:
         """These facts, overridden by every one that `newer` states."""

@@ -14,7 +14,7 @@ from diagnose.model import Class, EngineDiagnosis
 from slowrank.exits import Exit
 from slowrank.live import collect
 from slowrank.recording import recording
-from slowrank.targets import parse, replay, split, windows
+from slowrank.targets import NO_MACHINES, Machines, parse, replay, split, windows
 
 if TYPE_CHECKING:
     from collector.model import Page, Window
@@ -29,17 +29,26 @@ class Reading:
     interrupted: bool = False
 
 
-def read(targets: Sequence[str], seconds: float | None, live_seconds: float, record: Path | None, key_name: str | None) -> Reading:
+def read(
+    targets: Sequence[str],
+    seconds: float | None,
+    live_seconds: float,
+    record: Path | None,
+    key_name: str | None,
+    machines: Machines = NO_MACHINES,
+) -> Reading:
     """The windows of all targets. `seconds` None: all of a capture, `live_seconds` of a live engine."""
     captures, addresses = split(targets)
     if record is not None and not addresses:
         raise ConfigError("--record keeps what is read from a live engine; the targets given are capture files already")
-    live = parse(addresses, key_name)
-    recorded = [window for path in captures for window in replay(path, seconds)]
+    if machines.wanted and not addresses:
+        raise ConfigError("--hardware, --procfs and --nvml read live machines; a capture holds what was read when it was recorded")
+    live = parse(addresses, key_name, machines)
+    recorded = [window for path in captures for window in replay(path, seconds, machines.gpus)]
     if not live:
         return Reading(tuple(recorded))
     lasting = live_seconds if seconds is None else seconds
-    intake = Intake(depth_s=lasting + 1.0)
+    intake = Intake(depth_s=lasting + 1.0, gpus=machines.gpus)
     with recording(record) as keep:
 
         def on_page(page: Page) -> None:
@@ -51,9 +60,9 @@ def read(targets: Sequence[str], seconds: float | None, live_seconds: float, rec
     return Reading((*recorded, *read_now), collected.unreached, collected.interrupted)
 
 
-def conclude(found: Sequence[Window], baseline: Path | None) -> list[EngineDiagnosis]:
+def conclude(found: Sequence[Window], baseline: Path | None, gpus: Mapping[int, tuple[str, ...]] | None = None) -> list[EngineDiagnosis]:
     """A diagnosis of each window, against the engine's healthy past if a capture of it is given."""
-    past = {window.engine.id: window for window in replay(baseline, None)} if baseline is not None else {}
+    past = {window.engine.id: window for window in replay(baseline, None, gpus)} if baseline is not None else {}
     return [diagnose(window, _past_of(window, past, alone=len(found) == 1)) for window in found]
 
 

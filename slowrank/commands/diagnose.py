@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slowrank.commands.options import KEY, TIME, ReportFormat, parse_time
+from slowrank.commands.options import GPUS, HARDWARE, KEY, NVML, PROCFS, TIME, ReportFormat, parse_time
 from slowrank.exits import Exit, worst
 from slowrank.terminal import colour, say, tell, width
 
@@ -47,6 +47,10 @@ def diagnose(
     ] = None,
     record: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep what is read in a capture file.")] = None,
     api_key_env: Annotated[str | None, KEY] = None,
+    hardware: Annotated[list[str] | None, HARDWARE] = None,
+    procfs: Annotated[bool, PROCFS] = False,
+    nvml: Annotated[bool, NVML] = False,
+    gpus: Annotated[str | None, GPUS] = None,
 ) -> None:
     """Say whether a rank is slow, which, why, what it costs and what to do.
 
@@ -54,9 +58,12 @@ def diagnose(
     Over several engines 1 beats 3 beats 4 beats 0.
     """
     from slowrank.diagnosing import conclude, exit_of, read
+    from slowrank.targets import machines
 
-    reading = read(targets, seconds, LIVE_SECONDS, record, api_key_env)
-    diagnoses = conclude(reading.windows, baseline)
+    on = machines(hardware, procfs, nvml, gpus)
+
+    reading = read(targets, seconds, LIVE_SECONDS, record, api_key_env, on)
+    diagnoses = conclude(reading.windows, baseline, on.gpus)
     _print(diagnoses, reading.windows, form)
     for engine, why in reading.unreached.items():
         tell(f"{engine} did not answer: {why}")
