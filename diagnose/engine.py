@@ -68,7 +68,7 @@ def diagnose(window: Window, baseline: Window | None = None, rules: Mapping[str,
         verdict=verdict,
         outcomes=tuple(RuleOutcome(rule_id, outcome) for rule_id, outcome in outcomes.items()),
         problems=window.problems,
-        notes=_notes(case),
+        notes=_notes(case, outcomes.values()),
     )
 
 
@@ -244,7 +244,7 @@ def _rank_rows(case: Case, verdict: Verdict) -> tuple[RankRow, ...]:
     )
 
 
-def _notes(case: Case) -> tuple[str, ...]:
+def _notes(case: Case, outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     notes = [
         f"Clock read: {case.window.engine.clock}. Step time is equal on all ranks of a lockstep group and identifies no one by itself."
     ]
@@ -253,4 +253,6 @@ def _notes(case: Case) -> tuple[str, ...]:
         notes.append(f"The engine says that it runs on {accelerator}: its durations are simulated.")
     if case.baseline is None:
         notes.append("No healthy past of this engine was given: a slowdown of the whole group would not be seen.")
+    # what is out of order and costs nothing: worth a line, nobody's alarm
+    notes += [f"{outcome.why[:1].upper()}{outcome.why[1:]}." for outcome in outcomes if isinstance(outcome, Healthy) and outcome.evidence]
     return tuple(notes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from collector import signals
-from diagnose import late_host
+from diagnose import late_host, starvation
 from diagnose.confidence import confidence
 from diagnose.model import Class, Finding, Healthy, NoData, Severity
 from diagnose.rules import Limits, rule
@@ -38,12 +38,21 @@ def host_cpu_starved(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     if found.cpu_ratio > limit.busy:
         return Healthy(f"the late rank uses {found.cpu_ratio:.1f} times its peers' CPU: it works, it is not starved")
     names = case.rank_ids(found.rows)
+    row = found.rows[0]
+    cause = starvation.cause(case, row) if found.named else None
+    why = f"its process {cause.words}" if cause else "its process is not being run"
+    if cause is None and starvation.looked(case, row):
+        tell = (
+            "a stack of that process (py-spy dump --pid PID): the kernel says that it neither waits for a CPU nor is stopped or throttled"
+        )
+    else:
+        tell = "run-queue delay of that process (--procfs on its node, or the second field of /proc/PID/schedstat) against a peer's"
     return Finding(
         ranks=names if found.named else (),
         share=found.share,
         confidence=confidence(found.share.mid, limit.share, agreement=found.agreement, missing=len(found.weakened_by) + (not found.named)),
-        summary=f"rank {', '.join(map(str, names))} is late at every host exchange without using more CPU: its process is not being run",
-        evidence=(*found.evidence, late_host.cpu_evidence(case, found)),
-        would_tell=found.would_tell or "run-queue delay of that process (second field of /proc/PID/schedstat) against a peer's",
+        summary=f"rank {', '.join(map(str, names))} is late at every host exchange without using more CPU: {why}",
+        evidence=(*found.evidence, late_host.cpu_evidence(case, found), *((cause.evidence,) if cause else ())),
+        would_tell=found.would_tell or ("" if cause else tell),
         weakened_by=found.weakened_by,
     )

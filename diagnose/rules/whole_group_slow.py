@@ -2,7 +2,8 @@
 
 What it detects: a step time above the engine's healthy past that attention, prefill, host waits and experts do not explain.
 Why it matters: inside a lockstep a slow card, a power cap on all cards and a slower build look the same to the engine's metrics.
-Not this rule: uneven experts (`expert_hotspot`); lost graphs (`graph_fallback`); a late host (`slow_rank`); more load than before.
+Not this rule: uneven experts (`expert_hotspot`); lost graphs (`graph_fallback`); a late host (`slow_rank`); more load than before; a card
+that itself says why it is slow (`gpu_throttled`, `gpu_degraded`, `link_degraded`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from collector import promql, signals
-from diagnose import graphs
+from diagnose import card_blame, graphs
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity
 from diagnose.rules import Limits, Threshold, rule
@@ -69,6 +70,8 @@ def whole_group_slow(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return Healthy(f"expert balancedness fell by {fallen:.2f} as the steps grew: the experts explain it")
     if graphs.lost(case.window, case.baseline):
         return Healthy("decode passes lost their CUDA graphs as the steps grew: that explains it")
+    if cards := card_blame.suspects(case):
+        return Healthy(f"the card of rank {', '.join(map(str, cards))} itself says that it is at fault: that explains it")
     weakened = case.window.missing(signals.BALANCEDNESS_COUNT, signals.EAGER_STEPS)
     return Finding(
         ranks=(),
@@ -88,6 +91,15 @@ def whole_group_slow(case: Case, limit: Limits) -> Finding | Healthy | NoData:
                 promql=promql.STEP_TIME,
             ),
         ),
-        would_tell="clocks and throttle reasons of the group's cards (dcgm-exporter), and expert balancedness if it is not reported",
+        would_tell=_would_tell(case),
         weakened_by=weakened,
+    )
+
+
+def _would_tell(case: Case) -> str:
+    if case.window.has(signals.CARD_CLOCK, signals.CARD_THERMAL):
+        return "what changed on all cards alike at the onset: no card stands out by clocks or throttle reasons; a deploy, a driver, a limit"
+    return (
+        "the cards' own pages (--hardware URL of dcgm-exporter): DCGM_FI_DEV_SM_CLOCK, _CLOCKS_EVENT_REASONS, _XID_ERRORS,"
+        " _ECC_DBE_VOL_TOTAL, _NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL; and expert balancedness if it is not reported"
     )

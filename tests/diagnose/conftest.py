@@ -41,6 +41,15 @@ class Plant:
     prompts: Mapping[int, float] = field(default_factory=dict)  # prompt tokens per second; the others' is 8000
     frozen: Mapping[int, float] = field(default_factory=dict)  # snapshot age at the end
     timer: bool = True
+    cards: bool = False  # the cards were read too
+    throttled: Mapping[int, float] = field(default_factory=dict)  # share of their peers' clock at which these run, for heat
+    corrected: Mapping[int, float] = field(default_factory=dict)  # corrected memory errors per second
+    xid: Mapping[int, int] = field(default_factory=dict)
+    link_errors: Mapping[int, float] = field(default_factory=dict)  # per second
+    processes: bool = False  # the ranks' processes were read too
+    queued: Mapping[int, float] = field(default_factory=dict)  # seconds per second ready without a CPU
+    quota: Mapping[int, float] = field(default_factory=dict)  # seconds per second held at the cgroup's quota
+    stopped: tuple[int, ...] = ()
 
     @property
     def pair_cost(self) -> float:
@@ -124,6 +133,29 @@ class Plant:
             values[signals.BALANCEDNESS_SUM] = np.full((1, columns), steps * self.balancedness)
             load = each({} if self.hot is None else {self.hot: 6.0}, 1.0)
             values[signals.EXPERT_LOAD] = noisy(load * 1000.0)
+        if self.cards:
+            heat = each(dict.fromkeys(self.throttled, 1.0), 0.0)
+            values |= {
+                signals.CARD_CLOCK: noisy(1.98e9 * each(self.throttled, 1.0), 0.002),
+                signals.CARD_MEMORY_CLOCK: noisy(3.2e9, 0.0),
+                signals.CARD_THERMAL: noisy(heat, 0.0),
+                signals.CARD_SLOWDOWN: noisy(0.0, 0.0),
+                signals.CARD_BRAKE: noisy(0.0, 0.0),
+                signals.CARD_CAPPED: noisy(0.0, 0.0),
+                signals.CARD_XID: noisy(each(self.xid, 0.0), 0.0),
+                signals.CARD_CORRECTED: noisy(each(self.corrected, 0.0), 0.0),
+                signals.CARD_UNCORRECTED: noisy(0.0, 0.0),
+                signals.CARD_LINK_ERRORS: noisy(each(self.link_errors, 0.0), 0.0),
+                signals.CARD_PCIE_REPLAYS: noisy(0.0, 0.0),
+            }
+        if self.processes:
+            values |= {
+                signals.RUN_QUEUE_DELAY: noisy(each(self.queued, 0.002)),
+                signals.CGROUP_THROTTLED: noisy(each(self.quota, 0.0)),
+                signals.PROCESS_STOPPED: noisy(each(dict.fromkeys(self.stopped, 1.0), 0.0), 0.0),
+                signals.PROCESS_BLOCKED: noisy(0.0, 0.0),
+                signals.PROCESS_CPU: noisy(each(self.cpu, 1.0) * self.host * steps),
+            }
         facts = Facts(version="0.5.23", accelerator=self.accelerator, kv_bytes_per_token=self.kv_bytes, expected_ranks=rows)
         return Window(
             engine=Engine("http://engine:30000", "sglang", facts),
@@ -162,6 +194,9 @@ SCENES: dict[str, Plant] = {
     "whole_group_slow": Plant(group=1.4),
     "stuck_rank": Plant(frozen=dict.fromkeys(range(8), 11.0)),
     "stale_ledger": Plant(frozen={6: 11.0}),
+    "gpu_throttled": Plant(group=1.3, cards=True, throttled={3: 0.4}),
+    "gpu_degraded": Plant(group=1.3, cards=True, corrected={1: 20.0}, xid={1: 94}),
+    "link_degraded": Plant(group=1.3, cards=True, link_errors={6: 40.0}),
 }
 """Every cause with the plant that shows it; the culprits are in CULPRITS."""
 
@@ -179,6 +214,9 @@ CULPRITS: dict[str, tuple[int, ...]] = {
     "whole_group_slow": (),
     "stuck_rank": (),
     "stale_ledger": (6,),
+    "gpu_throttled": (3,),
+    "gpu_degraded": (1,),
+    "link_degraded": (6,),
 }
 
 

@@ -145,7 +145,7 @@ def _baselines(monkeypatch: pytest.MonkeyPatch, found: Sequence[str], past: Sequ
         judged.append((window.engine.id, baseline.engine.id if baseline else None))
 
     monkeypatch.setattr("slowrank.diagnosing.diagnose", remember)
-    monkeypatch.setattr("slowrank.diagnosing.replay", lambda path, seconds: list(map(_window, past)))
+    monkeypatch.setattr("slowrank.diagnosing.replay", lambda path, seconds, gpus=None: list(map(_window, past)))
     conclude(list(map(_window, found)), Path("past.slowrank") if past else None)
     return judged
 
