@@ -30,7 +30,8 @@ _PARTLY = "part of what a failing card would say is not read"
 
 @dataclass(frozen=True, slots=True)
 class _Price:
-    share: Share
+    whole: float  # share of step time that nothing else explains
+    share: Share  # of it, this kind's
     alone: bool  # nothing else is there that may have cost it too
 
 
@@ -67,14 +68,14 @@ def judge(
     new = fresh(case, kind, limit)
     if not new:
         return _costless(every, "and slows nothing" if all(sign.harmless for sign in every) else "as it did in the healthy past")
-    price = _price(case, kind, new)
+    price = _price(case, kind)
     if price is None:
         if any(sign.dated for sign in new):
             return _unpriced(case, new, weakened)
         return NoData(weakened, _PARTLY) if weakened else _costless(new, "since when is not known")
-    if price.share.mid < limit.share:
-        return _costless(new, f"and steps take what they did: {price.share.mid:.1%} is unexplained")
-    sure = confidence(price.share.mid, limit.share, missing=len(weakened) + (not price.alone) + (price.share.low < 0))
+    if price.whole < limit.share:
+        return _costless(new, f"and steps take what they did: {price.whole:.1%} is unexplained")
+    sure = confidence(price.whole, limit.share, missing=len(weakened) + (not price.alone) + (price.share.low < 0))
     other = "" if price.alone else "; something else changed too, so its part of the loss is a range"
     return Finding(
         ranks=_names(case, new),
@@ -87,17 +88,16 @@ def judge(
     )
 
 
-def _price(case: Case, kind: Kind, signs: list[Sign]) -> _Price | None:
+def _price(case: Case, kind: Kind) -> _Price | None:
     """What the group's unexplained excess leaves for these cards; None when there is no excess to read."""
     if case.excess is None or case.baseline is None:
         return None
     share = _bounded(case.excess.share)
     fallen = case.balancedness_before is not None and case.balancedness is not None and case.balancedness_before - case.balancedness > FELL
-    rows = {sign.row for sign in signs}
-    others = {sign.row for other in KINDS if other is not kind for sign in fresh(case, other, Limits(other.thresholds))} - rows
+    others = any(fresh(case, other, Limits(other.thresholds)) for other in KINDS if other is not kind)
     if not (fallen or graphs.lost(case.window, case.baseline) or others):
-        return _Price(share, True)
-    return _Price(Share(share.mid / 2, 0.0, share.high), False)
+        return _Price(share.mid, share, True)
+    return _Price(share.mid, Share(share.mid / 2, 0.0, share.high), False)
 
 
 def _unpriced(case: Case, signs: list[Sign], weakened: tuple[str, ...]) -> Finding:

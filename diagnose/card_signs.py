@@ -141,6 +141,9 @@ def memory(window: Window, limit: Limits) -> list[Sign]:
     failed = freshness.last(window.get(signals.CARD_REMAP_FAILED))
     heat, clock = window.mean(signals.CARD_MEMORY_TEMPERATURE), window.mean(signals.CARD_MEMORY_CLOCK)
     usual = lockstep.peers_median(clock)
+    too_hot = {
+        sign.row for sign in throttle(window, Limits(THROTTLE)) if not sign.harmless
+    }  # heat slows the whole card then: gpu_throttled
     for row, rank in enumerate(window.ranks):
         if failed[row] > 0:
             what = f"rank {rank}'s card could not replace a bad memory row"
@@ -153,7 +156,7 @@ def memory(window: Window, limit: Limits) -> list[Sign]:
                 signals.CARD_MEMORY_CLOCK, what, float(clock[row]), float(usual[row]), "Hz", rank, least, promql.CARD_MEMORY_CLOCK
             )
             out.append(Sign(row, evidence, "has slow memory"))
-        if heat[row] >= limit.hot:
+        if heat[row] >= limit.hot and row not in too_hot:
             what = f"rank {rank}'s memory is at {heat[row]:.0f} C"
             evidence = Evidence(
                 signals.CARD_MEMORY_TEMPERATURE, what, float(heat[row]), None, "C", rank, limit.hot, promql.CARD_MEMORY_TEMPERATURE

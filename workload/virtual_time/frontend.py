@@ -11,6 +11,7 @@ from typing import cast
 
 from workload.config import ClusterConfig
 from workload.desk import AWAY_SECONDS, Desk
+from workload.face.dcgm import Exporter
 from workload.face.loads import LoadSnapshot
 from workload.frontend import Dispatcher, Pinned
 from workload.steering import steering
@@ -37,6 +38,7 @@ class Frontend:
         self._steering = steering(config, self._published)
         self._engine = engine
         self._loop = loop
+        self._cards = Exporter(config, 0.0)
         self._rids = itertools.count()
         self._flights: dict[int, _Flight] = {}
 
@@ -66,8 +68,10 @@ class Frontend:
             self._engine.post(rank, Abort(gone), self._loop.time())
 
     def order(self, order: Pin | Unpin | CardOrder | DeskOrder) -> None:
-        """Obeys a fault. What a card's sensors would say is on no page here."""
-        if isinstance(order, Pin | Unpin):
+        """Obeys a fault."""
+        if isinstance(order, CardOrder):
+            self._cards.order(order, self._loop.time())
+        elif isinstance(order, Pin | Unpin):
             self._pinned.order(order)
         elif isinstance(order, DeskOrder):
             self._desk.obey(order)
@@ -75,6 +79,11 @@ class Frontend:
                 self.abort(sorted(gone))
                 for done in gone.values():
                     self._loop.call_later(AWAY_SECONDS, done)
+
+    def cards_page(self) -> str:
+        """What `/dcgm/metrics` would say now: see `workload.face.dcgm`."""
+        busy = [(known := rank.published) is not None and known.running > 0 for rank in self._engine.ranks]
+        return self._cards.page(self._loop.time(), busy)
 
     def hear(self) -> None:
         """Passes on which requests have ended."""
