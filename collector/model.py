@@ -128,6 +128,10 @@ class Window:
         """True when each signal was observed at least once."""
         return all(name in self.values and bool(np.isfinite(self.values[name]).any()) for name in signals)
 
+    def has_any(self, *signals: str) -> bool:
+        """True when one of the signals was observed at least once."""
+        return any(self.has(name) for name in signals)
+
     def missing(self, *signals: str) -> tuple[str, ...]:
         """Those of `signals` that were never observed."""
         return tuple(name for name in signals if not self.has(name))

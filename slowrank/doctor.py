@@ -45,16 +45,26 @@ class Checkup:
 
     @property
     def complete(self) -> bool:
-        """Every signal on every rank."""
-        return all(s.there for s in self.sightings)
+        """Every signal of the engine itself on every rank. What cards and processes would add is offered, not missed."""
+        return all(s.there or s.signal.optional for s in self.sightings)
 
 
 def examine(window: Window, rules: Mapping[str, Rule]) -> Checkup:
     """Hold a window against the catalogue and the rules' needs."""
     sightings = tuple(_sighting(window, signal, rules) for signal in CATALOGUE.values())
     lacking = {s.signal.name for s in sightings if not s.there}
-    blocked = {rule.id: lacks for rule in rules.values() if (lacks := tuple(name for name in rule.needs if name in lacking))}
+    blocked = {
+        rule.id: lacks
+        for rule in rules.values()
+        if (lacks := tuple(name for name in rule.needs if name in lacking)) and not _unasked(window, rule)
+    }
     return Checkup(window.engine.id, window.engine.kind, window.ranks, sightings, blocked, window.problems)
+
+
+def _unasked(window: Window, rule: Rule) -> bool:
+    """Whether a rule looks at a source, cards or processes, that was not given at all: it is not blocked, it was not asked."""
+    optional = [name for name in rule.needs if CATALOGUE[name].optional]
+    return bool(optional) and not window.has_any(*optional)
 
 
 def _sighting(window: Window, signal: Signal, rules: Mapping[str, Rule]) -> Sighting:

@@ -11,6 +11,7 @@ from math import ceil
 
 import numpy as np
 
+from collector import signals
 from collector.engines.limits import name_ranks
 from collector.errors import SourceError
 from collector.exposition import Parser
@@ -71,9 +72,25 @@ class Shelf:
     def _take_processes(self, track: _Track, page: Page) -> None:
         reading = procfs.read(page, self._kind)
         track.problems = reading.problems
-        found, _ = procfs.processes(procfs.body(page).processes, self._kind, page.node)
+        body = procfs.body(page)
+        found, _ = procfs.processes(body.processes, self._kind, page.node)
         track.pids = {rank: process.pid for rank, process in found.items()}
-        track.ring.add(page.arrived, reading.times, reading.values)
+        far = {
+            rank: float(found[rank].numa != node)
+            for rank, node in self._card_nodes(track.pids, body.cards).items()
+            if found[rank].numa is not None
+        }
+        track.ring.add(page.arrived, reading.times, {**reading.values, signals.FAR_FROM_CARD: far} if far else reading.values)
+
+    def _card_nodes(self, pids: Mapping[int, int], nodes: Mapping[str, int]) -> dict[int, int]:
+        """Local rank -> NUMA node of its card: by process, else by order if this node's cards alone were seen, one for each local rank."""
+        tracks = self._of(Source.NVML) or self._of(Source.DCGM)
+        seen = [card for track in tracks for _, card in sorted(track.latest.items())]
+        owners = {pid: rank for rank, pid in pids.items()}
+        buses = {owners[pid]: card.bus for card in seen for pid in card.pids if pid in owners}
+        if not buses and len({card.host for card in seen}) == 1 and len(seen) == len(pids):
+            buses = dict(zip(sorted(pids), [card.bus for card in sorted(seen, key=lambda card: card.index)], strict=True))
+        return {rank: nodes[bus] for rank, bus in buses.items() if bus in nodes}
 
     def _take_cards(self, track: _Track, page: Page) -> None:
         look: Look = dcgm.read(page, track.parser) if track.parser is not None else nvml.read(page)

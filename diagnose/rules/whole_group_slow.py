@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from collector import promql, signals
-from diagnose import card_blame, graphs
+from diagnose import card_blame, graphs, starvation
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity
 from diagnose.rules import Limits, Threshold, rule
@@ -72,6 +72,8 @@ def whole_group_slow(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return Healthy("decode passes lost their CUDA graphs as the steps grew: that explains it")
     if cards := card_blame.suspects(case):
         return Healthy(f"the card of rank {', '.join(map(str, cards))} itself says that it is at fault: that explains it")
+    if starvation.kept(case):
+        return Healthy("a rank's process is kept from running: that explains it")
     weakened = case.window.missing(signals.BALANCEDNESS_COUNT, signals.EAGER_STEPS)
     return Finding(
         ranks=(),

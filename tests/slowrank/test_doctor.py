@@ -96,3 +96,24 @@ def test_prose_keeps_to_the_width(width: int) -> None:
     """Only flags and variables, which must be pasted whole, may pass the width."""
     for line in render(examine(_window(signals.SYNC_WAIT, signals.EXPERT_LOAD), RULES), width).splitlines():
         assert len(line) <= width or line.startswith("host:1") or "_" in line or "--" in line
+
+
+def test_what_cards_and_processes_would_add_is_offered_and_not_missed() -> None:
+    """An engine that tells all of itself is complete without a page of cards; the option, and the lines for the exporter, are named."""
+    optional = [s.name for s in CATALOGUE.values() if s.optional]
+    rules = {**RULES, "cold": _rule("cold", signals.CARD_CLOCK, signals.CARD_THERMAL)}
+    checkup = examine(_window(*optional), rules)
+    assert checkup.complete
+    assert not checkup.blocked
+    text = render(checkup, 400)
+    assert "--hardware URL" in text
+    assert "--procfs" in text
+    assert "DCGM_FI_DEV_CLOCKS_EVENT_REASONS, gauge, Current clock event reasons (bitmask)." in text
+
+
+def test_a_page_of_cards_that_lacks_a_field_blocks_its_rules() -> None:
+    """The default counters have clocks and no reasons: the rule on both cannot answer in full, and the line to add is named."""
+    rules = {**RULES, "cold": _rule("cold", signals.CARD_CLOCK, signals.CARD_THERMAL)}
+    checkup = examine(_window(signals.CARD_THERMAL), rules)
+    assert checkup.complete
+    assert checkup.blocked == {"cold": (signals.CARD_THERMAL,)}
