@@ -3,7 +3,8 @@
     python benchmarks/hardware.py [--seeds 10] [--first-seed 0] [--severities 0.6,1]
 
 The runs of benchmarks/accuracy.py, with a dcgm-exporter page every five seconds, for the faults that an engine's own metrics cannot tell
-apart, and for healthy engines. `costless`: the step time rose by less than 5 %, so that nobody need be told. All figures are of simulated
+apart, for faults of load and structure, which no card must be blamed for, and for healthy engines.
+`costless`: the step time rose by less than 5 %, so that nobody need be told. All figures are of simulated
 devices, whose sensors say what NVIDIA's documentation says that they would.
 """
 
@@ -14,7 +15,7 @@ import tempfile
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from benchmarks.accuracy import HIDDEN, LENGTH, ONSET, SETTLE, WINDOW, make, wilson
+from benchmarks.accuracy import HIDDEN, LENGTH, ONSET, SETTLE, UNPLAYED, WINDOW, make, wilson
 from workload import faults
 from workload.schedule import Scheduled
 
@@ -47,6 +48,15 @@ def main() -> None:
                         right["of"] += 1
                         right["cause"] += verdict.cause == fault_id
                         right["rank"] += verdict.ranks == (rank,)
+        for fault in faults.load().values():
+            if fault.id in UNPLAYED or fault.klass == "single-point" or fault.id in HIDDEN:
+                continue
+            for seed in seeds:
+                rank = None if fault.whole_group else seed % 8
+                schedule = [Scheduled(fault.id, rank, ONSET, LENGTH - ONSET, fault.severity)]
+                verdict, _ = make(folder, seed, schedule, LENGTH, cards=True).judged(ONSET + SETTLE + WINDOW)
+                right["others"] += 1
+                right["card blamed"] += bool({verdict.cause, *(v.cause for v in verdict.also)} & {*TOLD})
         for seed in seeds:
             run = make(folder, seed, [], LENGTH, cards=True)
             for end in LEVEL:
@@ -54,6 +64,7 @@ def main() -> None:
                 said["healthy"][f"{verdict.klass.value}: {verdict.cause}"] += 1
     for what, counts in said.items():
         print(f"{what:<26}" + ", ".join(f"{answer} x{n}" for answer, n in counts.most_common()))
+    print(f"load or structure with a card blamed beside it or for it: {wilson(right['card blamed'], right['others'])}")
     for what in ("cause", "rank"):
         print(f"{what} right, card and link faults that cost time: {wilson(right[what], right['of'])}")
 
