@@ -83,7 +83,8 @@ def _ask(rule: Rule, case: Case) -> Outcome:
 def _adjudicate(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Outcome]) -> Verdict:
     found = [_Found(rules[rule_id], outcome) for rule_id, outcome in outcomes.items() if isinstance(outcome, Finding)]
     found.sort(key=lambda f: (f.finding.share.mid, f.finding.confidence), reverse=True)
-    missing = _missing(outcomes.values())
+    # a source that nobody gave is not missed in every report: the doctor offers it, and a finding that needs it says so (would_tell)
+    missing = _missing(outcome for rule_id, outcome in outcomes.items() if not _unread(case, rules[rule_id]))
     lost = _lost_time(case, found)
     if not found:
         return _nothing_found(case, rules, outcomes, lost, missing)

@@ -69,6 +69,19 @@ def test_unread_cards_are_no_data_and_no_obstacle(rule, plant):
     """Without any page of cards the rule says so, and the engine can be healthy all the same."""
     window = plant().window()
     assert isinstance(outcome(rule, window, window), NoData)
+    verdict = diagnose(window, window).verdict
+    assert verdict.klass is Class.HEALTHY
+    assert not [missing for missing in verdict.missing if missing.signal.startswith("card_")]
+
+
+def test_cards_read_in_part_miss_their_key_field_unless_the_past_clears_them(plant):
+    """The default counters lack ECC and link errors: without a past that is insufficient, with the line to add; a step time that has not
+    risen clears every card, whatever it would have said."""
+    lacking = (signals.CARD_CORRECTED, signals.CARD_UNCORRECTED, signals.CARD_LINK_ERRORS, signals.CARD_THERMAL)
+    window = plant(cards=True).window().without(*lacking)
+    verdict = diagnose(window).verdict
+    assert verdict.klass is Class.INSUFFICIENT
+    assert any("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL" in missing.enable for missing in verdict.missing)
     assert diagnose(window, window).verdict.klass is Class.HEALTHY
 
 
