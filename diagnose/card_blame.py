@@ -37,10 +37,8 @@ class _Price:
 
 def fresh(case: Case, kind: Kind, limit: Limits) -> list[Sign]:
     """Signs that can explain a rise over the past: not harmless, and not there in the past already."""
-    old: set[tuple[int, str]] = set()
-    if case.baseline is not None and case.baseline.ranks == case.window.ranks:
-        old = {(sign.row, sign.evidence.signal) for sign in kind.find(case.baseline, limit)}
-    return [sign for sign in kind.find(case.window, limit) if not sign.harmless and (sign.row, sign.evidence.signal) not in old]
+    old = {sign.identity for sign in kind.find(case.baseline, limit)} if case.baseline is not None else set()
+    return [sign for sign in kind.find(case.window, limit) if not sign.harmless and sign.identity not in old]
 
 
 def suspects(case: Case) -> tuple[int, ...]:

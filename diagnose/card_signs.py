@@ -77,6 +77,12 @@ class Sign:
     dated: bool = True
     harmless: bool = False  # it is known to slow nothing: a throttle reason at the peers' clock
 
+    @property
+    def identity(self) -> tuple[int | None, str, float]:
+        """What makes it the same sign in another window: the rank, the signal, and of an XID the code."""
+        of = self.evidence
+        return of.rank, of.signal, of.observed if of.signal == signals.CARD_XID else 0.0
+
 
 def throttle(window: Window, limit: Limits) -> list[Sign]:
     """Cards that run slower than their peers, with the reason where it is reported, and cards with a reason that slows nothing."""
@@ -184,10 +190,13 @@ def link(window: Window, limit: Limits) -> list[Sign]:
 
 def _once(window: Window) -> float:
     """The rate of one event in the window, halved: a count between two looks may be cut by the window's edge."""
-    return 0.5 / (window.end - window.start)
+    length = window.end - window.start
+    return 0.5 / length if length > 0 else np.inf
 
 
 def _rising(window: Window, signal: str, least: float, unit: str, words: str, query: str) -> Iterator[Sign]:
+    if not window.has(signal):
+        return
     rate = window.mean(signal)
     usual = np.nan_to_num(lockstep.peers_median(rate))
     for row, rank in enumerate(window.ranks):

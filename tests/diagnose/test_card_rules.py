@@ -168,3 +168,18 @@ def test_without_cards_a_slow_group_is_told_which_fields_would_tell(scenes):
     assert "DCGM_FI_DEV_SM_CLOCK" in tell
     level = replace(scenes["whole_group_slow"], cards=True).window()
     assert "no card stands out" in diagnose(level, replace(scenes["healthy"], cards=True).window()).verdict.would_tell
+
+
+def test_another_xid_than_that_of_the_past_is_a_new_sign(plant):
+    """The same code explains no rise; a new one does."""
+    sick = plant(group=1.3, cards=True, xid={4: 79}).window()
+    assert diagnose(sick, plant(cards=True, xid={4: 79}).window()).verdict.cause == "whole_group_slow"
+    assert diagnose(sick, plant(cards=True, xid={4: 94}).window()).verdict.cause == "gpu_degraded"
+
+
+def test_a_past_without_any_interval_is_no_past(plant):
+    """Nothing can be compared with it, and nothing fails."""
+    empty = plant(cards=True, seconds=0).window()
+    result = diagnose(plant(group=1.3, cards=True, throttled={3: 0.4}).window(), replace(empty, values={}))
+    assert result.verdict.cause == "gpu_throttled"
+    assert not [o for o in result.outcomes if "failed" in getattr(o.outcome, "why", "")]
