@@ -37,8 +37,21 @@ class _Price:
 
 def fresh(case: Case, kind: Kind, limit: Limits) -> list[Sign]:
     """Signs that can explain a rise over the past: not harmless, and not there in the past already."""
-    old = {sign.identity for sign in kind.find(case.baseline, limit)} if case.baseline is not None else set()
-    return [sign for sign in kind.find(case.window, limit) if not sign.harmless and sign.identity not in old]
+    old = {sign.identity: sign for sign in kind.find(case.baseline, limit)} if case.baseline is not None else {}
+    return [sign for sign in kind.find(case.window, limit) if not sign.harmless and not _same(sign, old.get(sign.identity))]
+
+
+WORSE = 0.8
+"""Times its past clock below which a card that was slow before is slow anew. Cards of one node differ by up to 0.03 in clock, so 0.2 is a
+change; as a share of compute-bound time it is 0.25, five times the least that is blamed."""
+
+
+def _same(sign: Sign, before: Sign | None) -> bool:
+    """Whether a sign was there before, no better than now."""
+    if before is None:
+        return False
+    clocked = sign.evidence.signal in {signals.CARD_CLOCK, signals.CARD_MEMORY_CLOCK}
+    return not (clocked and sign.evidence.observed < WORSE * before.evidence.observed)
 
 
 def suspects(case: Case) -> tuple[int, ...]:

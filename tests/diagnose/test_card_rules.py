@@ -183,3 +183,10 @@ def test_a_past_without_any_interval_is_no_past(plant):
     result = diagnose(plant(group=1.3, cards=True, throttled={3: 0.4}).window(), replace(empty, values={}))
     assert result.verdict.cause == "gpu_throttled"
     assert not [o for o in result.outcomes if "failed" in getattr(o.outcome, "why", "")]
+
+
+def test_a_card_that_was_slow_and_is_slower_now_is_a_new_sign(plant):
+    """At 0.9 of its peers' clock the group was as it was; at 0.4 the rise is the card's."""
+    before = plant(cards=True, throttled={3: 0.9}).window()
+    verdict = diagnose(plant(group=1.3, cards=True, throttled={3: 0.4}).window(), before).verdict
+    assert (verdict.cause, verdict.ranks) == ("gpu_throttled", (3,))
