@@ -89,8 +89,7 @@ def throttle(window: Window, limit: Limits) -> list[Sign]:
     clock, usual = _clocks(window)
     out: list[Sign] = []
     for row, rank in enumerate(window.ranks):
-        ratio = clock[row] / usual[row] if np.isfinite(clock[row]) and usual[row] > 0 else np.nan
-        slow = bool(ratio < limit.clock)
+        slow = bool(clock[row] < limit.clock * usual[row])
         reason = _reason(window, row, limit)
         if reason is None and not slow:
             continue
@@ -112,7 +111,7 @@ def throttle(window: Window, limit: Limits) -> list[Sign]:
         if reason is not None:
             what = f"rank {rank}'s card {why} for {share:.0%} of the window"
             evidence = Evidence(name, what, share, 0.0, "of the window", rank, limit.active, promql.CARD_REASONS)
-            out.append(Sign(row, evidence, why, harmless=bool(np.isfinite(ratio)) and not slow))
+            out.append(Sign(row, evidence, why, harmless=bool(clock[row] >= limit.clock * usual[row])))
     return out
 
 
