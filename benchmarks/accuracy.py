@@ -63,13 +63,20 @@ class Run:
         return diagnose(window, baseline).verdict, now / before if now and before else math.inf
 
 
-def make(folder: Path, seed: int, schedule: list[Scheduled], length: float) -> Run:
-    """Simulate, and read the capture back as a user would."""
+def make(folder: Path, seed: int, schedule: list[Scheduled], length: float, *, cards: bool = False) -> Run:
+    """Simulate, and read the capture back as a user would. `cards`: with the pages of the cards' exporter."""
     path, truth = folder / "capture", folder / "labels"
     path.unlink(missing_ok=True)
     truth.unlink(missing_ok=True)
     with Recording(path) as recording:
-        simulate(ClusterConfig(seed=seed, labels=truth), schedule, length, recording, metrics_every=METRICS_EVERY)
+        simulate(
+            ClusterConfig(seed=seed, labels=truth),
+            schedule,
+            length,
+            recording,
+            metrics_every=METRICS_EVERY,
+            cards=recording.cards if cards else None,
+        )
     intake = Intake(depth_s=length)
     for page in read_capture(path):
         intake.feed(page)

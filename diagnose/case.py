@@ -125,8 +125,8 @@ class Case:
 
     @cached_property
     def cpu_per_second(self) -> FloatArray:
-        """(R,) CPU seconds per second of each scheduler process."""
-        return self.window.mean(signals.SCHEDULER_CPU)
+        """(R,) CPU seconds per second of each scheduler process: the engine's word, else the kernel's for all ranks."""
+        return self.window.mean(signals.SCHEDULER_CPU if self.window.has(signals.SCHEDULER_CPU) else signals.PROCESS_CPU)
 
     def rank_ids(self, rows: tuple[int, ...]) -> tuple[int, ...]:
         """Rank ids of array rows."""

@@ -77,7 +77,7 @@ def diagnose(
         verdict=verdict,
         outcomes=tuple(RuleOutcome(rule_id, outcome) for rule_id, outcome in outcomes.items()),
         problems=window.problems,
-        notes=_notes(case),
+        notes=_notes(case, outcomes.values()),
     )
 
 
@@ -100,8 +100,8 @@ def _adjudicate(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Ou
     found = _fitted(found, total)
     found.sort(key=lambda f: (f.finding.share.mid, f.finding.confidence), reverse=True)
     kind = case.window.engine.kind
-    told = bool(found) and found[0].rule.klass in BLAMED  # then a source that hardly any engine has would add nothing
-    missing = _missing((o for rule_id, o in outcomes.items() if not (told and _unread(case, rules[rule_id]))), kind)
+    # a source that nobody gave is not missed in every report: the doctor offers it, and a finding that needs it says so (would_tell)
+    missing = _missing((o for rule_id, o in outcomes.items() if not _unread(case, rules[rule_id])), kind)
     lost = _lost_time(total, found)
     if not found:
         return _nothing_found(case, rules, outcomes, lost, missing)
@@ -308,7 +308,7 @@ def _rank_rows(case: Case, verdict: Verdict) -> tuple[RankRow, ...]:
     )
 
 
-def _notes(case: Case) -> tuple[str, ...]:
+def _notes(case: Case, outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     notes = [f"Clock read: {case.window.engine.clock}. {clocks.NOTES[case.window.engine.clock]}"]
     accelerator = case.window.engine.facts.accelerator
     if accelerator and "virtual" in accelerator.lower():
@@ -317,6 +317,8 @@ def _notes(case: Case) -> tuple[str, ...]:
         notes.append("A prefill server's steps are as long as its prompts: a slowdown of the whole group would not be seen.")
     elif case.baseline is None:
         notes.append(_without_past(len(case.twins)))
+    # what is out of order and costs nothing: worth a line, nobody's alarm
+    notes += [f"{outcome.why[:1].upper()}{outcome.why[1:]}." for outcome in outcomes if isinstance(outcome, Healthy) and outcome.evidence]
     return tuple(notes)
 
 

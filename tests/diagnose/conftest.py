@@ -46,6 +46,15 @@ class Plant:
     accept: Mapping[int, float] = field(default_factory=dict)  # tokens per request and step; given for one, the others' is 2.5, else 1
     dispatch: Mapping[int, float] = field(default_factory=dict)  # wait in dispatch over the node's others; given for one, the others' is 1
     sends: Mapping[int, float] = field(default_factory=dict)  # prefill server: KV bytes per second; the others' is 50e9
+    cards: bool = False  # the cards were read too
+    throttled: Mapping[int, float] = field(default_factory=dict)  # share of their peers' clock at which these run, for heat
+    corrected: Mapping[int, float] = field(default_factory=dict)  # corrected memory errors per second
+    xid: Mapping[int, int] = field(default_factory=dict)
+    link_errors: Mapping[int, float] = field(default_factory=dict)  # per second
+    processes: bool = False  # the ranks' processes were read too
+    queued: Mapping[int, float] = field(default_factory=dict)  # seconds per second ready without a CPU
+    quota: Mapping[int, float] = field(default_factory=dict)  # seconds per second held at the cgroup's quota
+    stopped: tuple[int, ...] = ()
 
     @property
     def pair_cost(self) -> float:
@@ -139,6 +148,29 @@ class Plant:
         if self.dispatch:
             values[signals.DISPATCH_WAIT] = noisy(each(self.dispatch, 1.0))
             values[signals.DISPATCH_AWAITED] = noisy(1.0)
+        if self.cards:
+            heat = each(dict.fromkeys(self.throttled, 1.0), 0.0)
+            values |= {
+                signals.CARD_CLOCK: noisy(1.98e9 * each(self.throttled, 1.0), 0.002),
+                signals.CARD_MEMORY_CLOCK: noisy(3.2e9, 0.0),
+                signals.CARD_THERMAL: noisy(heat, 0.0),
+                signals.CARD_SLOWDOWN: noisy(0.0, 0.0),
+                signals.CARD_BRAKE: noisy(0.0, 0.0),
+                signals.CARD_CAPPED: noisy(0.0, 0.0),
+                signals.CARD_XID: noisy(each(self.xid, 0.0), 0.0),
+                signals.CARD_CORRECTED: noisy(each(self.corrected, 0.0), 0.0),
+                signals.CARD_UNCORRECTED: noisy(0.0, 0.0),
+                signals.CARD_LINK_ERRORS: noisy(each(self.link_errors, 0.0), 0.0),
+                signals.CARD_PCIE_REPLAYS: noisy(0.0, 0.0),
+            }
+        if self.processes:
+            values |= {
+                signals.RUN_QUEUE_DELAY: noisy(each(self.queued, 0.002)),
+                signals.CGROUP_THROTTLED: noisy(each(self.quota, 0.0)),
+                signals.PROCESS_STOPPED: noisy(each(dict.fromkeys(self.stopped, 1.0), 0.0), 0.0),
+                signals.PROCESS_BLOCKED: noisy(0.0, 0.0),
+                signals.PROCESS_CPU: noisy(each(self.cpu, 1.0) * self.host * steps),
+            }
         facts = Facts(version="0.5.23", role=self.role, accelerator=self.accelerator, kv_bytes_per_token=self.kv_bytes, expected_ranks=rows)
         return Window(
             engine=Engine("http://engine:30000", "sglang", facts),
@@ -180,6 +212,9 @@ SCENES: dict[str, Plant] = {
     "pd_queue_skew": Plant(role="decode", held={7: 6.0}),
     "speculation_skew": Plant(accept={4: 1.1}),
     "dispatch_skew": Plant(group=1.4, dispatch={6: 8.0}),
+    "gpu_throttled": Plant(group=1.3, cards=True, throttled={3: 0.4}),
+    "gpu_degraded": Plant(group=1.3, cards=True, corrected={1: 20.0}, xid={1: 94}),
+    "link_degraded": Plant(group=1.3, cards=True, link_errors={6: 40.0}),
 }
 """Every cause with the plant that shows it; the culprits are in CULPRITS."""
 
@@ -200,6 +235,9 @@ CULPRITS: dict[str, tuple[int, ...]] = {
     "pd_queue_skew": (7,),
     "speculation_skew": (4,),
     "dispatch_skew": (6,),
+    "gpu_throttled": (3,),
+    "gpu_degraded": (1,),
+    "link_degraded": (6,),
 }
 
 

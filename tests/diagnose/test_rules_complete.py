@@ -28,6 +28,9 @@ RULES = {
     "stale_ledger": Class.LOAD,
     "stuck_rank": Class.SINGLE_POINT,
     "whole_group_slow": Class.INSUFFICIENT,
+    "gpu_throttled": Class.SINGLE_POINT,
+    "gpu_degraded": Class.SINGLE_POINT,
+    "link_degraded": Class.SINGLE_POINT,
 }
 
 
