@@ -58,7 +58,7 @@ def wild_windows(draw) -> Window:
     return window_of(values, ranks, columns, facts)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(wild_windows(), st.one_of(st.none(), wild_windows()))
 def test_any_float_anywhere_gets_a_sound_answer(window, baseline):
     """NaN, infinities, negative rates and subnormals in any signal of any shape, with any such past."""
