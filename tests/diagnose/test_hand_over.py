@@ -159,3 +159,15 @@ def test_time_without_prompts_is_no_lost_time(plant):
         found = replace(window, values=dict(window.values) | idle)
         verdicts[role] = diagnose(found.without(signals.DECODE_STEPS) if role == "prefill" else found).verdict.klass
     assert verdicts == {"unified": Class.INSUFFICIENT, "prefill": Class.HEALTHY}
+
+
+def test_a_late_host_of_a_prefill_server_has_no_lower_bound(plant):
+    """Rank 5 is 30 ms late in every step; how much of that fell into time without prompts is unknown, so the cost begins at nothing and
+    half of the waits is the estimate."""
+    window = plant(role="prefill", delay={5: 0.030}).window()
+    case = Case(window.without(signals.DECODE_STEPS))
+    assert case.waits is not None
+    assert case.host_lost is not None
+    assert case.step_time is not None
+    upper = case.waits.lost / case.step_time
+    assert (case.host_lost.low, case.host_lost.mid, case.host_lost.high) == pytest.approx((0.0, upper / 2, upper))
