@@ -110,8 +110,8 @@ class Case:
 
     @cached_property
     def excess(self) -> attribution.Excess | None:
-        """Cadence that no known cause explains, against the healthy past."""
-        return attribution.excess(self.window, self.baseline, self.host_dry)
+        """Cadence that no known cause explains, against the past; None on a prefill server, whose steps are as long as its prompts."""
+        return None if self.prefills else attribution.excess(self.window, self.baseline, self.host_dry)
 
     @cached_property
     def balancedness(self) -> float | None:
