@@ -201,11 +201,7 @@ def _unread(case: Case, rule: Rule) -> bool:
 def _counts(case: Case, rule: Rule) -> bool:
     """Whether a rule must have looked before a window is healthy. Only the comparison with a past need not: where none was given, and on a
     prefill server, whose steps are as long as its prompts."""
-    return rule.klass in BLAMED or (case.baseline is not None and not _prefills(case))
-
-
-def _prefills(case: Case) -> bool:
-    return case.window.engine.facts.role == "prefill"
+    return rule.klass in BLAMED or (case.baseline is not None and not case.prefills)
 
 
 def _why_insufficient(case: Case, silent: Mapping[str, NoData], lost: LostTime) -> str:
@@ -313,7 +309,7 @@ def _notes(case: Case, outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     accelerator = case.window.engine.facts.accelerator
     if accelerator and "virtual" in accelerator.lower():
         notes.append(f"The engine says that it runs on {accelerator}: its durations are simulated.")
-    if _prefills(case):
+    if case.prefills:
         notes.append("A prefill server's steps are as long as its prompts: a slowdown of the whole group would not be seen.")
     elif case.baseline is None:
         notes.append(_without_past(len(case.twins)))

@@ -58,7 +58,7 @@ NEEDS = (
 def whole_group_slow(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     if case.window.engine.clock is not Clock.EXCHANGE:
         return group_pace.whole_group(case, limit)
-    if case.window.engine.facts.role == "prefill":
+    if case.prefills:
         return NoData((), "a prefill server's steps are as long as its prompts: no other step time is their measure")
     if missing := case.window.missing(*NEEDS):
         return NoData(missing, "with these missing, another cause could be behind a slow step")
