@@ -4,6 +4,8 @@ from __future__ import annotations
 
 STEPS = "sum by (dp_rank) (rate(sglang:dp_attention_steps_total[1m]))"
 
+ACTIVE_SHARE = f'sum by (dp_rank) (rate(sglang:dp_attention_steps_total{{rank_state="active"}}[1m])) / {STEPS}'
+
 STEP_TIME = f"1 / {STEPS}"
 
 WAIT_PER_STEP = (

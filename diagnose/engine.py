@@ -82,7 +82,7 @@ def _ask(rule: Rule, case: Case) -> Outcome:
 
 def _adjudicate(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Outcome]) -> Verdict:
     found = [_Found(rules[rule_id], outcome) for rule_id, outcome in outcomes.items() if isinstance(outcome, Finding)]
-    found.sort(key=lambda f: (f.finding.share.mid, f.finding.confidence), reverse=True)
+    found.sort(key=lambda f: (_severity(f) is not Severity.NOTE, f.finding.share.mid, f.finding.confidence), reverse=True)
     missing = _missing(outcomes.values())
     lost = _lost_time(case, found)
     if not found:
@@ -91,6 +91,10 @@ def _adjudicate(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Ou
     also = tuple(_verdict(f, LostTime(f.finding.share.mid), (), ()) for f in rest if f.finding.share.mid >= SIGNIFICANT)
     blamed = {first.rule.klass, *(v.klass for v in also)}
     return _verdict(first, lost, _ruled_out(case, rules, outcomes, blamed), missing, also)
+
+
+def _severity(found: _Found) -> Severity:
+    return found.finding.severity or found.rule.severity
 
 
 def _verdict(
@@ -103,7 +107,7 @@ def _verdict(
         ranks=finding.ranks,
         confidence=finding.confidence,
         summary=finding.summary,
-        severity=rule.severity,
+        severity=_severity(found),
         share=finding.share,
         lost_time=lost,
         evidence=finding.evidence,

@@ -8,7 +8,7 @@ import numpy as np
 
 from collector import promql, signals
 from diagnose import lockstep
-from diagnose.case import Case
+from diagnose.case import MIN_INTERVALS, Case
 from diagnose.model import Evidence, Healthy, NoData, Share
 from diagnose.rules import Limits, Threshold
 
@@ -35,10 +35,27 @@ THRESHOLDS = {
         "x the peers' CPU",
         "healthy peers differ by at most 1.24 (healthy_spread.py); 50 ms of extra work a step gave 139, a starved process 0.8",
     ),
+    "swing": Threshold(
+        0.2,
+        "of the larger lateness",
+        "a steady extra cost of 50 ms swings by at most 0.003 in virtual time, one that comes and goes by 0.30; real flushes add a tenth",
+    ),
 }
 
 CROWDED = 2.0
 """Times the peers' running requests from which lateness may be load: healthy ranks reach 1.63 (benchmarks/healthy_spread.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swing:
+    """Between which figures the lateness of a rank goes through the window, in seconds per step: its tenth and ninetieth percentile."""
+
+    low: float
+    high: float
+
+    def bimodal(self, limit: Limits) -> bool:
+        """Whether it changes by more than a steady cost does."""
+        return self.low < (1.0 - limit.swing) * self.high
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +69,7 @@ class LateHost:
     cpu_ratio: float | None  # CPU of the late ranks over their peers' median
     weakened_by: tuple[str, ...]
     named: bool  # False: `rows` are candidates
+    swing: Swing | None  # of the first of `rows`; None when fewer than MIN_INTERVALS intervals show it
     would_tell: str = ""
 
     @property
@@ -76,7 +94,16 @@ def late_host(case: Case, limit: Limits) -> LateHost | Healthy | NoData:
         return Healthy(_calm(waits, cost, clear=clear))
     row = waits.late[0]
     named = waits.complete and len(waits.late) <= len(waits.per_step) / 2
-    found = LateHost(waits.late, cost, waits.agreement, (_wait_evidence(case, waits, row),), _cpu_ratio(case, waits.late), weakened, named)
+    found = LateHost(
+        waits.late,
+        cost,
+        waits.agreement,
+        (_wait_evidence(case, waits, row),),
+        _cpu_ratio(case, waits.late),
+        weakened,
+        named,
+        _swing(case, row),
+    )
     return _with_load(case, found)
 
 
@@ -104,6 +131,15 @@ def _wait_evidence(case: Case, waits: lockstep.Waits, row: int) -> Evidence:
         threshold=peers - waits.spread,
         promql=promql.WAIT_PER_STEP if waits.complete else promql.SYNC_WAIT_PER_STEP,
     )
+
+
+def _swing(case: Case, row: int) -> Swing | None:
+    late = lockstep.lateness_series(case.window, row)
+    late = late[np.isfinite(late)]
+    if len(late) < MIN_INTERVALS:
+        return None
+    low, high = (float(v) for v in np.quantile(late, (0.1, 0.9)))
+    return Swing(max(0.0, low), high) if high > 0 else None
 
 
 def _cpu_ratio(case: Case, rows: tuple[int, ...]) -> float | None:

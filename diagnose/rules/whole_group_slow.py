@@ -2,7 +2,8 @@
 
 What it detects: a step time above the engine's healthy past that attention, prefill, host waits and experts do not explain.
 Why it matters: inside a lockstep a slow card, a power cap on all cards and a slower build look the same to the engine's metrics.
-Not this rule: uneven experts (`expert_hotspot`); lost graphs (`graph_fallback`); a late host (`slow_rank`); more load than before.
+Not this rule: uneven experts (`expert_hotspot`); lost graphs (`graph_fallback`); more prefill (`prefill_drags_decode`); a late host
+(`slow_rank`); more load than before.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from collector import promql, signals
-from diagnose import graphs
+from diagnose import graphs, prefill_drag
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity
 from diagnose.rules import Limits, Threshold, rule
@@ -69,6 +70,8 @@ def whole_group_slow(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return Healthy(f"expert balancedness fell by {fallen:.2f} as the steps grew: the experts explain it")
     if graphs.lost(case.window, case.baseline):
         return Healthy("decode passes lost their CUDA graphs as the steps grew: that explains it")
+    if (grown := case.prefill_growth) is not None and prefill_drag.fires(grown, Limits(prefill_drag.THRESHOLDS)):
+        return Healthy(f"prefill touches {grown.touched:.0%} more of the steps than before: that explains it")
     weakened = case.window.missing(signals.BALANCEDNESS_COUNT, signals.EAGER_STEPS)
     return Finding(
         ranks=(),

@@ -12,6 +12,10 @@ from diagnose.model import Class
 from diagnose.rules import load
 
 RULES = {
+    "burst_misrouted": Class.LOAD,
+    "idle_lockstep": Class.LOAD,
+    "prefill_drags_decode": Class.STRUCTURAL,
+    "slow_process": Class.SINGLE_POINT,
     "context_length_skew": Class.LOAD,
     "expert_hotspot": Class.STRUCTURAL,
     "graph_fallback": Class.STRUCTURAL,
