@@ -96,6 +96,8 @@ def quantities(case: Case) -> dict[str, float]:
     out |= prefill_quantities(case)
     idle, steps = case.window.mean(signals.STEPS_IDLE), lockstep.steps_per_second(case.window)
     out["idle steps, share of all ranks'"] = float(np.nanmean(idle / steps))
+    if (first := case.first_tokens) is not None:
+        out["first token's wait that no rank accounts for, s"] = first.outside
     eager, touched = graphs.eager_share(case.window), graphs.prefill_touched(case.window)
     if eager is not None and touched is not None:
         out["share of decode passes that are eager"] = eager

@@ -22,6 +22,11 @@ PAIRS_PER_STEP = f'sum by (dp_rank) (rate(sglang:dp_attention_pairs_total{{kind=
 
 TOKENS_PER_STEP = f'sum by (dp_rank) (rate(sglang:dp_attention_tokens_total{{kind="scheduled"}}[1m])) / {STEPS}'
 
+ANSWER_WAIT = (
+    'sum(rate(sglang:time_to_first_token_seconds_sum{is_streaming="true"}[1m]))'
+    ' / sum(rate(sglang:time_to_first_token_seconds_count{is_streaming="true"}[1m]))'
+)
+
 PREFILL_TOKENS = 'sum by (dp_rank) (rate(sglang:realtime_tokens_total{mode="prefill_compute"}[1m]))'
 
 BALANCEDNESS = "rate(sglang:eplb_balancedness_sum[1m]) / rate(sglang:eplb_balancedness_count[1m])"

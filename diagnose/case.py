@@ -9,7 +9,7 @@ import numpy as np
 
 from collector import signals
 from collector.model import FloatArray, Window
-from diagnose import attribution, lockstep, prefill, prefill_drag
+from diagnose import attribution, front_end, lockstep, prefill, prefill_drag
 from diagnose.model import Share
 
 MIN_INTERVALS = 3
@@ -111,6 +111,11 @@ class Case:
             return None
         leaders = self.prefill_load.drag - before.drag * self.excess.before / self.excess.now
         return prefill_drag.growth(self.window, self.baseline, self.excess, leaders)
+
+    @cached_property
+    def first_tokens(self) -> front_end.FirstTokens | None:
+        """How long requests wait for their first token, and where."""
+        return front_end.first_tokens(self.window, self.group_drag)
 
     @cached_property
     def excess(self) -> attribution.Excess | None:

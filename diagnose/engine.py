@@ -167,8 +167,9 @@ def _unread(case: Case, rule: Rule) -> bool:
 
 
 def _counts(case: Case, rule: Rule) -> bool:
-    """Whether a rule must have looked before a window is healthy. Only the comparison with a past that was never given need not."""
-    return rule.klass in BLAMED or case.baseline is not None
+    """Whether a rule must have looked before a window is healthy. The comparison with a past that was never given need not, nor what lies
+    outside the ranks: `healthy` speaks of the ranks."""
+    return rule.klass in BLAMED or (rule.klass is Class.INSUFFICIENT and case.baseline is not None)
 
 
 def _why_insufficient(case: Case, silent: Mapping[str, NoData], lost: LostTime) -> str:
@@ -216,9 +217,10 @@ def _lost_time(case: Case, found: list[_Found]) -> LostTime:
         max(0.0, case.excess.share.mid) if case.excess else None,
     ]
     known = [p for p in parts if p is not None]
-    by_cause = {f.rule.id: round(f.finding.share.mid, 4) for f in found}
+    # what is lost outside the ranks is requests' time, not step time
+    by_cause = {f.rule.id: round(f.finding.share.mid, 4) for f in found if f.rule.klass is not Class.OUTSIDE}
     explained = sum(by_cause.values())
-    if not known and not found:
+    if not known and not by_cause:
         return LostTime(None)
     total = min(1.0, max(sum(known), explained))
     return LostTime(round(total, 4), by_cause | {"unexplained": round(max(0.0, total - explained), 4)})

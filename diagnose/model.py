@@ -29,7 +29,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A share of step time, 0..1: the best estimate and the range that the signals allow."""
+    """A share of step time, 0..1: the best estimate and the range that the signals allow. Of the class OUTSIDE: of requests' time."""
 
     mid: float
     low: float

@@ -43,6 +43,7 @@ class Plant:
     timer: bool = True
     turns: float = 0.0  # share of steps in which one of the ranks, each in its turn, prefills: three times a plain step
     burst: Mapping[int, float] = field(default_factory=dict)  # requests that come at once every five seconds and are gone after two
+    held: float = 0.0  # seconds for which the front end keeps each answer
     moody: bool = False  # the delays fall to three tenths every third second
 
     @property
@@ -126,6 +127,8 @@ class Plant:
             signals.GRAPH_STEPS: noisy(passes * busy * (1.0 - eager), 0.0),
             signals.EAGER_STEPS: noisy(passes * busy * eager, 0.0),
         }
+        values[signals.FIRST_TOKENS] = np.full((1, columns), float(rows))  # one a second on each rank
+        values[signals.FIRST_TOKEN_TIME] = np.full((1, columns), rows * (3.0 * c + self.held))
         if len(self.frozen) == rows:  # one stopped rank stops all: no step is counted from then on
             going = np.arange(columns) < columns - min(self.frozen.values())
             stopping = (signals.STEPS_ACTIVE, signals.DECODE_STEPS, signals.DECODE_TIME, signals.ATTENTION_TOKENS, signals.ATTENTION_PAIRS)
@@ -179,6 +182,7 @@ SCENES: dict[str, Plant] = {
     "prefill_drags_decode": Plant(turns=0.6),
     "burst_misrouted": Plant(prefill={2: 0.5}, cached={2: 0.0}, prompts={2: 9000.0}, burst={2: 20.0}),
     "idle_lockstep": Plant(running=(2.0, *(0.0,) * 63)),
+    "outside_the_ranks": Plant(held=1.0),
     "slow_process": Plant(delay={3: 0.060}, cpu={3: 8.0}, moody=True),
 }
 """Every cause with the plant that shows it; the culprits are in CULPRITS."""
@@ -200,6 +204,7 @@ CULPRITS: dict[str, tuple[int, ...]] = {
     "prefill_drags_decode": (),
     "burst_misrouted": (2,),
     "idle_lockstep": (0,),
+    "outside_the_ranks": (),
     "slow_process": (3,),
 }
 

@@ -14,6 +14,7 @@ from diagnose.rules import load
 RULES = {
     "burst_misrouted": Class.LOAD,
     "idle_lockstep": Class.LOAD,
+    "outside_the_ranks": Class.OUTSIDE,
     "prefill_drags_decode": Class.STRUCTURAL,
     "slow_process": Class.SINGLE_POINT,
     "context_length_skew": Class.LOAD,

@@ -29,7 +29,10 @@ class _Flight:
 
 
 class Frontend:
-    """Sends requests to ranks and hears of their ends, by the rules of `workload.frontend`, whose metrics are on no page here."""
+    """Sends requests to ranks and hears of their ends, by the rules of `workload.frontend`.
+
+    Of that one's metrics the pages here show the time to the first token.
+    """
 
     def __init__(self, config: ClusterConfig, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
         self._pinned = Pinned(cast(Dispatcher, self), config.seed)
@@ -71,6 +74,7 @@ class Frontend:
             self._pinned.order(order)
         elif isinstance(order, DeskOrder):
             self._desk.obey(order)
+            self._engine.held = self._desk.held
             if self._desk.closed and (gone := {rid: flight.done for rid, flight in self._flights.items() if flight.ordinary}):
                 self.abort(sorted(gone))
                 for done in gone.values():
