@@ -4,7 +4,7 @@ Runs the workload without a fault (virtual device, 8 ranks), once per seed, cuts
 prints the median, 95 % and largest value of each quantity that a rule holds against a limit. Rules cite it as healthy_spread.py; their
 figures are of six seeds, 36 windows.
 
-    python benchmarks/healthy_spread.py [--seeds 5] [--seconds 60] [--ranks 8]
+    python benchmarks/healthy_spread.py [--seeds 5] [--seconds 60] [--ranks 8] [--engine unified|prefill|decode|speculating]
     python benchmarks/healthy_spread.py --virtual-time [--traffic agent] [--seeds 5] [--seconds 150]
 
 In virtual time a window's past is the half minute from 28 s on; the figures of several traffics that rules cite are of eight seeds so.
@@ -24,17 +24,26 @@ from collector import signals
 from collector.capture import read_capture
 from collector.intake import Intake
 from collector.scrape import parse_target, scrape
-from diagnose import bursts, graphs, lockstep, lone_prefill, prefill
+from diagnose import acceptance, bursts, graphs, hand_over, lockstep, lone_prefill, prefill
 from diagnose.case import Case
 from diagnose.engine import diagnose
+from diagnose.leading import leads
 from diagnose.prefill import prompt_tokens
 from diagnose.rules import Limits, Threshold
 from workload.cluster import Cluster
-from workload.config import ClusterConfig
+from workload.config import ClusterConfig, EngineFlags
+from workload.scheduling.settings import Speculation, Split
 from workload.traffic.model import Traffic
 from workload.traffic.presets import preset
 from workload.virtual_time.recording import Recording
 from workload.virtual_time.simulate import simulate
+
+ENGINES = {
+    "unified": EngineFlags(),
+    "prefill": EngineFlags(split=Split(role="prefill")),
+    "decode": EngineFlags(split=Split(role="decode")),
+    "speculating": EngineFlags(speculation=Speculation()),
+}
 
 WINDOW_S = 10.0
 WARM_S = 8.0
@@ -108,6 +117,7 @@ def quantities(case: Case) -> dict[str, float]:
     out["retracted requests per second"] = float(np.nanmax(case.window.mean(signals.RETRACTED)))
     running = case.window.mean(signals.RUNNING)
     out["most running requests over the peers'"] = float(np.nanmax(running / lockstep.peers_median(running)))
+    out |= hand_over_of(case) | acceptance_of(case)
     load = case.window.mean(signals.EXPERT_LOAD)
     if np.isfinite(load).any():
         out["most expert load over the peers'"] = float(np.nanmax(load / lockstep.peers_median(load)))
@@ -142,11 +152,41 @@ def prefill_quantities(case: Case) -> dict[str, float]:
     return out
 
 
+def hand_over_of(case: Case) -> dict[str, float]:
+    """What `pd_queue_skew` holds against its limits, on a split engine."""
+    out: dict[str, float] = {}
+    for name in hand_over.QUEUES.get(case.window.engine.facts.role or "", ()):
+        held = case.window.mean(name)
+        more = held - lockstep.peers_median(held)
+        row = int(np.nanargmax(more))
+        out[f"most of {name} above the peers', requests"] = float(more[row])
+        out[f"share of intervals in which that rank leads {name}"] = leads(case.window.get(name), row)
+    speed = case.window.mean(signals.TRANSFER_SPEED)
+    if (speed > 0).any():
+        out["lowest KV transfer speed over the peers'"] = float(np.nanmin(speed / lockstep.peers_median(speed)))
+    return out
+
+
+def acceptance_of(case: Case) -> dict[str, float]:
+    """What `speculation_skew` holds against its limits, on a speculating engine."""
+    short = acceptance.shortfall(case.window)
+    if short is None:
+        return {}
+    running = case.window.mean(signals.RUNNING)
+    lost = float(running[short.row]) * (short.peers - short.own)
+    return {
+        "1 - least tokens per step over the peers'": 1.0 - short.ratio,
+        "share of intervals in which that rank is lowest": short.steady,
+        "tokens that the lowest rank costs, share": lost / (float(np.nansum(running * case.window.mean(signals.ACCEPT_LENGTH))) + lost),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--ranks", type=int, default=8)
+    parser.add_argument("--engine", choices=sorted(ENGINES), default="unified")
     parser.add_argument("--virtual-time", action="store_true", help="simulate instead of running; for traffic other than chat")
     parser.add_argument("--traffic", default="chat", help="a preset of workload.traffic.presets")
     asked = parser.parse_args()
@@ -158,7 +198,7 @@ def main() -> None:
         if asked.virtual_time:
             cases = simulated(seed, asked.ranks, asked.seconds, preset(asked.traffic))
         else:
-            with Cluster(ClusterConfig(ranks=asked.ranks, seed=seed)) as cluster:
+            with Cluster(ClusterConfig(ranks=asked.ranks, seed=seed, engine=ENGINES[asked.engine])) as cluster:
                 cases = asyncio.run(observe(cluster.url, asked.seconds))
         for case in cases:
             verdict = diagnose(case.window, case.baseline).verdict

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
-from typing import TypeAlias
+from enum import Enum, StrEnum
+from functools import wraps
+from typing import TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
+_T = TypeVar("_T")
 
 
 class Source(Enum):
-    """One kind of page that we read from an engine."""
+    """One kind of page that we read from an engine, or of its log."""
 
     SGLANG_LOADS = "sglang-loads"  # GET /v1/loads
-    SGLANG_METRICS = "sglang-metrics"  # GET /metrics
+    SGLANG_METRICS = "sglang-metrics"  # GET /metrics, and what is there is not vLLM's
     SGLANG_SERVER_INFO = "sglang-server-info"  # GET /server_info
+    VLLM_METRICS = "vllm-metrics"  # GET /metrics, and what is there is vLLM's
+    SGLANG_LOG = "sglang-log"  # lines of the schedulers' log
+    VLLM_LOG = "vllm-log"  # lines of the front end's log
+
+
+class Clock(StrEnum):
+    """What makes an engine's ranks step together, which decides where a late rank shows. The values stand in reports."""
+
+    EXCHANGE = "per-step gather"  # SGLang: metadata is exchanged before each forward, and the wait there is measured
+    FORWARD = "all-reduce each forward"  # vLLM with experts: steps are equally long on all ranks, and no wait is measured
+    NONE = "no common clock"  # vLLM without experts: each rank is an engine of its own
+    UNKNOWN = "unknown"  # vLLM, and its pages do not tell which of the two
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +72,7 @@ class Facts:
     accelerator: str | None = None
     expected_ranks: int | None = None  # dp_size * attn_dp_size
     kv_bytes_per_token: float | None = None  # all layers of one token's KV cache on one rank
+    clock: Clock | None = None
 
     def merged(self, newer: Facts) -> Facts:
         """These facts, overridden by every one that `newer` states."""
@@ -92,7 +107,7 @@ class Engine:
     id: str
     kind: str  # "sglang", "vllm"
     facts: Facts = field(default_factory=Facts)
-    clock: str = "per-step gather"
+    clock: Clock = Clock.EXCHANGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +116,8 @@ class Window:
 
     `edges` are T+1 unix seconds; column t covers [edges[t], edges[t+1]). `values[signal]` is (R, T) in the order of `ranks`, or
     (1, T) for a signal of Scope.ENGINE: counters as rate per second, gauges as mean. NaN is "not observed". A signal that was
-    never observed is not a key.
+    never observed is not a key. `frozen[signal]` are the ranks whose pages hold the signal as a number that stands still while the engine
+    works: an engine shows counters that it was not told to count. They are not observed either.
     """
 
     engine: Engine
@@ -110,7 +126,10 @@ class Window:
     values: Mapping[str, FloatArray]
     scrapes: int  # pages that were read successfully
     problems: tuple[Problem, ...] = ()
+    frozen: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     _means: dict[str, FloatArray] = field(default_factory=dict, init=False, repr=False, compare=False)  # `mean`, computed once
+    _seen: dict[str, bool] = field(default_factory=dict, init=False, repr=False, compare=False)  # `has`, computed once
+    derived: dict[object, object] = field(default_factory=dict, init=False, repr=False, compare=False)  # `once_a_window` keeps it
 
     @property
     def start(self) -> float:
@@ -122,7 +141,13 @@ class Window:
 
     def has(self, *signals: str) -> bool:
         """True when each signal was observed at least once."""
-        return all(name in self.values and bool(np.isfinite(self.values[name]).any()) for name in signals)
+        return all(self._observed(name) for name in signals)
+
+    def _observed(self, signal: str) -> bool:
+        known = self._seen.get(signal)
+        if known is None:
+            known = self._seen[signal] = signal in self.values and bool(np.isfinite(self.values[signal]).any())
+        return known
 
     def missing(self, *signals: str) -> tuple[str, ...]:
         """Those of `signals` that were never observed."""
@@ -142,8 +167,10 @@ class Window:
         return known
 
     def _mean(self, signal: str) -> FloatArray:
-        values, weights = self.get(signal), np.diff(self.edges)
+        values, weights = self.get(signal), self.edges[1:] - self.edges[:-1]
         seen = np.isfinite(values)
+        if seen.all() and len(weights):  # as nearly always
+            return np.asarray(values @ (weights / weights.sum()))
         weight = np.where(seen, weights, 0.0).sum(axis=1)
         total = (np.where(seen, values, 0.0) * weights).sum(axis=1)
         return np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), np.nan)
@@ -151,3 +178,18 @@ class Window:
     def without(self, *signals: str) -> Window:
         """The same window as if these signals had not been there."""
         return replace(self, values={name: v for name, v in self.values.items() if name not in signals})
+
+
+def once_a_window(derive: Callable[[Window], _T]) -> Callable[[Window], _T]:
+    """A pure function of a window that several rules ask: computed once for each window, its arrays locked against writing."""
+
+    @wraps(derive)
+    def asked(window: Window) -> _T:
+        if derive not in window.derived:
+            found = derive(window)
+            if isinstance(found, np.ndarray):
+                found.flags.writeable = False
+            window.derived[derive] = found
+        return cast("_T", window.derived[derive])
+
+    return asked

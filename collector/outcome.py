@@ -15,7 +15,10 @@ LOADS, METRICS, INFO = Source.SGLANG_LOADS, Source.SGLANG_METRICS, Source.SGLANG
 _LOG = "look at the engine's log"
 
 _STATUS: dict[tuple[int, Source | None], tuple[str, str]] = {
-    (404, METRICS): ("there is no /metrics", "metrics are off: start SGLang with --enable-metrics"),
+    (404, METRICS): (
+        "there is no /metrics",
+        "metrics are off: start SGLang with --enable-metrics; on vLLM ask an API server's port, not a supervisor's",
+    ),
     (404, LOADS): (
         "there is no /v1/loads",
         "name node 0 first in the target (follower nodes have none), or upgrade SGLang: it is there since 0.5.9",
@@ -27,7 +30,7 @@ _STATUS: dict[tuple[int, Source | None], tuple[str, str]] = {
 """Status and source (None: any) to what it means and what to do."""
 
 _EMPTY = {
-    METRICS: ("the metrics page is empty", "start SGLang with --enable-metrics; a router's own /metrics has no ranks"),
+    METRICS: ("the metrics page is empty", "start SGLang with --enable-metrics, vLLM without --disable-log-stats; routers' have no ranks"),
     LOADS: ("the reply is empty", _LOG),
     INFO: ("the reply is empty", _LOG),
 }

@@ -1,4 +1,4 @@
-"""Every PromQL expression that evidence refers to, named once. Per rank over SGLang's own series; add your own instance matcher."""
+"""Every PromQL expression that evidence refers to, named once. Per rank over the engine's own series; add your own instance matcher."""
 
 from __future__ import annotations
 
@@ -50,3 +50,53 @@ HIT_RATIO = (
     'sum by (dp_rank) (rate(sglang:realtime_tokens_total{mode="prefill_cache"}[1m]))'
     ' / sum by (dp_rank) (rate(sglang:realtime_tokens_total{mode=~"prefill_.*"}[1m]))'
 )
+
+ACCEPT_LENGTH = "max by (dp_rank) (sglang:spec_accept_length)"
+
+PD_QUEUES = {
+    "bootstrap_queue": "max by (dp_rank) (sglang:num_prefill_bootstrap_queue_reqs)",
+    "inflight_queue": "max by (dp_rank) (sglang:num_prefill_inflight_queue_reqs)",
+    "prealloc_queue": "max by (dp_rank) (sglang:num_decode_prealloc_queue_reqs)",
+    "transfer_queue": "max by (dp_rank) (sglang:num_decode_transfer_queue_reqs)",
+}
+
+TRANSFER_SPEED = (
+    "1e9 * sum by (dp_rank) (rate(sglang:kv_transfer_speed_gb_s_sum[1m]))"
+    " / sum by (dp_rank) (rate(sglang:kv_transfer_speed_gb_s_count[1m]))"
+)
+# vLLM's, whose ranks are told apart by instance and engine
+
+VLLM_STEP_TIME = (
+    "sum by (instance, engine) (rate(vllm:inter_token_latency_seconds_sum[1m]))"
+    " / sum by (instance, engine) (rate(vllm:inter_token_latency_seconds_count[1m]))"
+)
+
+VLLM_RUNNING = "vllm:num_requests_running"
+
+VLLM_GENERATED = "sum by (instance, engine) (rate(vllm:generation_tokens_total[1m]))"
+
+VLLM_KV_USAGE = "vllm:kv_cache_usage_perc"
+
+VLLM_RETRACTED = "sum by (instance, engine) (rate(vllm:num_preemptions_total[1m]))"
+
+VLLM_PREFILL_TOKENS = 'sum by (instance, engine) (rate(vllm:prompt_tokens_by_source_total{source="local_compute"}[1m]))'
+
+VLLM_HIT_RATIO = (
+    'sum by (instance, engine) (rate(vllm:prompt_tokens_by_source_total{source="local_cache_hit"}[1m]))'
+    " / sum by (instance, engine) (rate(vllm:prompt_tokens_by_source_total[1m]))"
+)
+
+_ON_VLLM = {
+    RUNNING: VLLM_RUNNING,
+    RESIDENT_TOKENS: VLLM_KV_USAGE,
+    KV_USAGE: VLLM_KV_USAGE,
+    STEP_TIME: VLLM_STEP_TIME,
+    RETRACTED: VLLM_RETRACTED,
+    PREFILL_TOKENS: VLLM_PREFILL_TOKENS,
+    HIT_RATIO: VLLM_HIT_RATIO,
+}
+
+
+def on(kind: str, expression: str) -> str:
+    """The expression for an engine of this kind; "" when that engine has no such series."""
+    return _ON_VLLM.get(expression, "" if "sglang:" in expression else expression) if kind == "vllm" else expression

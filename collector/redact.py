@@ -38,7 +38,7 @@ class Redactor:
         """The page without what is private; a window made of it differs in the model's name only."""
         if page.error is not None or page.status != 200:
             return replace(page, body=b"")
-        if page.source is Source.SGLANG_METRICS:
+        if page.source in {Source.SGLANG_METRICS, Source.VLLM_METRICS}:
             return replace(page, body=_MODEL_LABEL.sub(self._label, page.body))
         if page.source is Source.SGLANG_SERVER_INFO:
             return self._server_info(page)

@@ -18,15 +18,18 @@ from urllib.parse import urljoin, urlsplit
 import httpx
 
 from collector import outcome
-from collector.engines.sglang import PATHS
+from collector.engines.kinds import PATHS, kind_of, recognise
 from collector.errors import SourceError
 from collector.model import Page, Source
+from collector.roles import FIRST_NODE_ONLY
 from collector.targets import Target, parse_target
 
 __all__ = ["INTERVALS", "MAX_BYTES", "TIMEOUTS", "Target", "parse_target", "scrape"]
 
 INTERVALS: Mapping[Source, float] = {Source.SGLANG_LOADS: 1.0, Source.SGLANG_METRICS: 2.0, Source.SGLANG_SERVER_INFO: inf}
-"""Seconds between pages; inf is once. A load page costs the engine microseconds, a metrics page tens of milliseconds of CPU."""
+"""Seconds between pages; inf is once. A load page costs the engine microseconds, a metrics page tens of milliseconds of CPU.
+
+Whose page /metrics is shows when it comes: it is asked for as SGLang's and handed on as what it is (`kinds.recognise`)."""
 
 TIMEOUTS: Mapping[Source, float] = {Source.SGLANG_LOADS: 5.0, Source.SGLANG_METRICS: 10.0, Source.SGLANG_SERVER_INFO: 10.0}
 """Seconds for one whole request."""
@@ -37,7 +40,6 @@ MAX_BYTES = 32 << 20
 REACH_AGAIN_S = 15.0
 """Seconds after which a page that is wanted once is asked for again because nobody listened."""
 
-_FIRST_NODE_ONLY = frozenset({Source.SGLANG_LOADS, Source.SGLANG_SERVER_INFO})
 _HEADERS = {"Accept-Encoding": "identity", "User-Agent": "slowrank"}
 _BROKEN = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 
@@ -64,14 +66,15 @@ async def scrape(
         async with asyncio.TaskGroup() as group:
             tasks = []
             for target in targets:
+                kind = _Kind()
                 for number, node in enumerate(target.nodes):
                     headers = _HEADERS | ({"Authorization": f"Bearer {target.api_key}"} if target.api_key else {})
                     # trust_env off: a proxy or a .netrc in the environment is not meant for engines
                     client = httpx.AsyncClient(headers=headers, timeout=None, limits=limits, verify=trust, trust_env=False)  # noqa: S113
                     clients.append(client)
                     for source, every in intervals.items():
-                        if number == 0 or source not in _FIRST_NODE_ONLY:
-                            fetcher = _Fetcher(client, target, node, source, timeouts[source], max_bytes, clock)
+                        if number == 0 or source not in FIRST_NODE_ONLY:
+                            fetcher = _Fetcher(client, target, node, source, timeouts[source], max_bytes, clock, kind)
                             tasks.append(group.create_task(_poll(fetcher, every, on_page)))
             await stop.wait()
             for task in tasks:
@@ -91,10 +94,25 @@ class _Clock:
         return self._offset + time.monotonic()
 
 
+class _Kind:
+    """What is known of the engine that a target is; shared by its fetchers."""
+
+    def __init__(self) -> None:
+        self._told: str | None = None
+
+    def told(self, source: Source) -> None:
+        """A page of this source was there."""
+        self._told = kind_of(source)
+
+    def has(self, source: Source) -> bool:
+        """Whether such an engine can have this page; the metrics page of one is that of the other."""
+        return self._told in {None, kind_of(source)} or source is Source.SGLANG_METRICS
+
+
 async def _poll(fetcher: _Fetcher, every: float, on_page: Callable[[Page], None]) -> None:
     """One page after the other, on deadlines that do not drift."""
     deadline = time.monotonic()
-    while True:
+    while fetcher.worthwhile:
         page = await fetcher.fetch()
         on_page(page)
         if every < inf:
@@ -114,7 +132,15 @@ class _Fetcher:
     """One page of one node, asked for as often as wanted."""
 
     def __init__(
-        self, client: httpx.AsyncClient, target: Target, node: str, source: Source, limit: float, max_bytes: int, clock: _Clock
+        self,
+        client: httpx.AsyncClient,
+        target: Target,
+        node: str,
+        source: Source,
+        limit: float,
+        max_bytes: int,
+        clock: _Clock,
+        kind: _Kind,
     ) -> None:
         self._client = client
         self._target = target
@@ -123,8 +149,14 @@ class _Fetcher:
         self._limit = limit
         self._max_bytes = max_bytes
         self._clock = clock
+        self._kind = kind
         self._url = node + PATHS[source]
         self.unreached = False  # nobody listened at the last attempt
+
+    @property
+    def worthwhile(self) -> bool:
+        """Whether the engine may have this page at all."""
+        return self._kind.has(self._source)
 
     async def fetch(self) -> Page:
         """One request and its outcome. Raises nothing but cancellation."""
@@ -150,7 +182,12 @@ class _Fetcher:
                 error = outcome.of_body(self._url, self._source, body)
         arrived = self._clock.now()
         kept = b"" if error is not None else body
-        return Page(self._target.engine, self._node, self._source, arrived, arrived - start, status, kind, kept, error)
+        source = self._source
+        if error is None:
+            source = recognise(body) if source is Source.SGLANG_METRICS else source
+            if source is not Source.SGLANG_SERVER_INFO:  # a page of that name proves nothing: vLLM can have one too
+                self._kind.told(source)
+        return Page(self._target.engine, self._node, source, arrived, arrived - start, status, kind, kept, error)
 
     async def _request(self) -> tuple[int, str, bytes]:
         """Status, content type and body; SourceError for a reply that is refused as such."""

@@ -45,7 +45,8 @@ _METRICS = "start SGLang with --enable-metrics"
 _DP_ATTENTION = "start SGLang >= 0.5.22 with --enable-metrics and SGLANG_ENABLE_METRICS_DP_ATTENTION=1 in every scheduler's environment"
 _LOADS = "upgrade SGLang to >= 0.5.18; /v1/loads needs no flag"
 _TIMER = "start SGLang with --enable-metrics and SGLANG_ENABLE_METRICS_DEVICE_TIMER=1"
-_EPLB = "start SGLang with --expert-distribution-recorder-mode stat --expert-balancedness-report-mode prometheus"
+_EPLB = "start SGLang with --enable-metrics --expert-distribution-recorder-mode stat --expert-balancedness-report-mode prometheus"
+_DISPATCH = "run DeepXTrace beside an engine that dispatches with DeepEP, and give its log to slowrank diagnose --dispatch-log FILE"
 
 CATALOGUE: dict[str, Signal] = {}
 
@@ -81,6 +82,54 @@ WAITING_TOKENS = _signal(
     "shows prefill backlog per rank",
 )
 KV_USAGE = _signal("kv_usage", "ratio", Kind.GAUGE, "share of the KV pool in use", _LOADS, "shows a rank about to retract")
+BOOTSTRAP_QUEUE = _signal(
+    "bootstrap_queue",
+    "1",
+    Kind.GAUGE,
+    "prefill server: requests that wait for the decode side's address and KV room",
+    _LOADS,
+    "shows requests held between prefill and decode",
+)
+INFLIGHT_QUEUE = _signal(
+    "inflight_queue",
+    "1",
+    Kind.GAUGE,
+    "prefill server: computed requests whose KV is still being sent",
+    _LOADS,
+    "shows a KV link that does not keep up",
+)
+PREALLOC_QUEUE = _signal(
+    "prealloc_queue",
+    "1",
+    Kind.GAUGE,
+    "decode server: requests that wait for KV room",
+    _LOADS,
+    "shows requests held between prefill and decode",
+)
+TRANSFER_QUEUE = _signal(
+    "transfer_queue",
+    "1",
+    Kind.GAUGE,
+    "decode server: requests whose KV has room here and has not arrived",
+    _LOADS,
+    "shows a KV link that does not keep up",
+)
+TRANSFER_SPEED = _signal(
+    "kv_transfer_speed",
+    "B/s",
+    Kind.GAUGE,
+    "prefill server: speed of the last KV transfer, 0 before the first one and on other servers",
+    _METRICS,
+    "tells a slow KV link from a partner that is late",
+)
+TRANSFER_LATENCY = _signal(
+    "kv_transfer_latency",
+    "s",
+    Kind.GAUGE,
+    "prefill server: duration of the last KV transfer, 0 before the first one and on other servers",
+    _METRICS,
+    "says how long a request's KV is under way",
+)
 SNAPSHOT_AGE = _signal(
     "snapshot_age",
     "s",
@@ -113,6 +162,14 @@ DECODE_TIME = _signal(
     "launch-to-launch time of those steps (decode_moments sum t)",
     _LOADS,
     "gives the step time",
+)
+ACCEPT_LENGTH = _signal(
+    "accept_length",
+    "tokens",
+    Kind.GAUGE,
+    "tokens that a request gets from one decode step: 1 without speculative decoding",
+    _LOADS,
+    "tells a rank whose drafts are refused from a rank with more requests",
 )
 ATTENTION_TOKENS = _signal(
     "attention_tokens",
@@ -154,7 +211,7 @@ SCHEDULER_WORK = _signal(
     "s",
     Kind.COUNTER,
     "the scheduler's own stages: no waiting for peers, none for the device",
-    _METRICS,
+    _DP_ATTENTION,  # the sync wait lies inside the stages and is taken out
     "tells more work from stolen time",
 )
 SCHEDULER_CPU = _signal(
@@ -227,4 +284,22 @@ EXPERT_LOAD = _signal(
     "tokens dispatched to the experts on the rank's card, all reported layers",
     _EPLB + " and SGLANG_EPLB_HEATMAP_COLLECTION_INTERVAL=100",
     "names the card that holds the hot experts",
+)
+DISPATCH_WAIT = _signal(
+    "dispatch_wait",
+    "ratio",
+    Kind.GAUGE,
+    "how long the rank waits in the experts' dispatch, against its node's others for the same senders",
+    _DISPATCH,
+    "tells a queue before a card from a slow card and a slow group",
+    optional=True,
+)
+DISPATCH_AWAITED = _signal(
+    "dispatch_awaited",
+    "ratio",
+    Kind.GAUGE,
+    "how long the others wait in dispatch for the rank's tokens, against its node's others",
+    _DISPATCH,
+    "tells a rank that is late itself from one that is reached late",
+    optional=True,
 )

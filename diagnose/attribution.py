@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collector import signals
-from collector.model import FloatArray, Window
+from collector.model import FloatArray, Window, once_a_window
 from diagnose import cards, lockstep, prefill
 from diagnose.model import Share
 
@@ -41,7 +41,7 @@ class PairCost:
 def pair_cost(window: Window, baseline: Window | None = None) -> PairCost | None:
     """Seconds per pair from the card's bandwidth and the KV cache's bytes per token, narrowed by the window's own cadence if that varies
     with the busiest rank's pairs, and by the rise over the past if the busiest rank's pairs grew; None when nothing supports a figure."""
-    cost = _physical(window)
+    cost = physical_cost(window)
     for other in (_fitted(window), _history(window, baseline)):
         cost = _narrowed(cost, other)
     return cost
@@ -57,7 +57,8 @@ def _narrowed(cost: PairCost | None, other: PairCost | None) -> PairCost | None:
     return PairCost(min(max(other.mid if other.low > 0 else cost.mid, low), high), low, high, f"{cost.source}, narrowed by {other.source}")
 
 
-def _physical(window: Window) -> PairCost | None:
+def physical_cost(window: Window) -> PairCost | None:
+    """Seconds per pair from the card's bandwidth and the KV cache's bytes per token; None for an unknown card or cache."""
     facts = window.engine.facts
     peak = cards.bandwidth(facts.accelerator)
     if peak is None or facts.kv_bytes_per_token is None or facts.kv_bytes_per_token <= 0:
@@ -66,6 +67,7 @@ def _physical(window: Window) -> PairCost | None:
     return PairCost(typical, best, poor, f"{facts.kv_bytes_per_token:,.0f} B of KV per token at {peak / 1e12:.1f} TB/s")
 
 
+@once_a_window
 def _fitted(window: Window) -> PairCost | None:
     """Theil-Sen slope of cadence on the busiest rank's decode pairs over the window's intervals; None unless clearly positive."""
     steps, busiest = lockstep.cadence_series(window), np.fmax.reduce(decode_pairs(window), axis=0)
@@ -73,7 +75,7 @@ def _fitted(window: Window) -> PairCost | None:
     if usable.sum() < 6:  # fewer points leave the confidence interval of the slope unbounded at 95 %
         return None
     x, y = _thinned(busiest[usable]), _thinned(steps[usable])
-    if not np.ptp(x) > 0.25 * np.median(x):  # without variation of the leader's load there is no slope to see
+    if not np.ptp(x) > 0.25 * lockstep.median(x):  # without variation of the leader's load there is no slope to see
         return None
     from scipy.stats import theilslopes
 
@@ -94,16 +96,18 @@ def _history(window: Window, baseline: Window | None) -> PairCost | None:
     if baseline is None:
         return None
     now, before = lockstep.cadence(window), lockstep.cadence(baseline)
-    load_now, load_before = (lockstep.nanmean(decode_pairs(w)) for w in (window, baseline))
+    load_now, load_before = mean_pairs(window), mean_pairs(baseline)
     if now is None or before is None or not np.isfinite(load_now).any() or not np.isfinite(load_before).any():
         return None
-    grown = float(np.nanmax(load_now) - np.nanmax(load_before))
+    most = lockstep.most(load_before)
+    grown = lockstep.most(load_now) - most
     rise = now - before
-    if grown < 0.5 * np.nanmax(load_before) or rise <= 0:  # a small growth says little: the rise may be of anything
+    if grown < 0.5 * most or rise <= 0:  # a small growth says little: the rise may be of anything
         return None
     return PairCost(rise / grown, 0.0, (rise + DRIFT * before) / grown, "the rise over the engine's past")
 
 
+@once_a_window
 def decode_pairs(window: Window) -> FloatArray:
     """(R, T) attention pairs per decode step.
 
@@ -116,6 +120,12 @@ def decode_pairs(window: Window) -> FloatArray:
     np.divide(window.get(signals.ATTENTION_PAIRS), steps, out=counted, where=np.isfinite(steps) & (steps > lockstep.LEAST_RATE))
     lesser: FloatArray = np.fmin(resident, counted)
     return lesser
+
+
+@once_a_window
+def mean_pairs(window: Window) -> FloatArray:
+    """(R,) attention pairs per decode step over the window; NaN: not observed."""
+    return lockstep.nanmean(decode_pairs(window))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,22 +146,29 @@ class PairLoad:
 def pair_load(window: Window, baseline: Window | None = None) -> PairLoad | None:
     """The deal of attention work in a window; None without a second rank to compare, and when only the pair counter was observed while
     prompts were computed, since that counter cannot tell their pairs from those of decoding."""
-    pairs = lockstep.nanmean(decode_pairs(window))
-    if np.isfinite(pairs).sum() < 2 or (not window.has(signals.RESIDENT_TOKENS) and not _only_decodes(window)):
+    if not _dealt(window):
         return None
+    pairs = mean_pairs(window)
     used = tuple(s for s in (signals.ATTENTION_PAIRS, signals.RESIDENT_TOKENS) if window.has(s))
     leader = int(np.nanargmax(pairs))
     step_time, cost = lockstep.cadence(window), pair_cost(window, baseline)
     lost = None
     if step_time and cost:
-        excess = float(pairs[leader] - np.nanmean(pairs))
+        excess = float(pairs[leader]) - lockstep.average(pairs)
         low, mid, high = (min(1.0, excess * s / step_time) for s in (cost.low, cost.mid, cost.high))
         lost = Share(mid, low, high)
     return PairLoad(pairs, leader, lost, cost, used)
 
 
+@once_a_window
+def _dealt(window: Window) -> bool:
+    """Whether the pairs of at least two ranks are known, and are those of decoding."""
+    observed = int(np.count_nonzero(np.isfinite(mean_pairs(window))))
+    return observed > 1 and (window.has(signals.RESIDENT_TOKENS) or _only_decodes(window))
+
+
 def _only_decodes(window: Window) -> bool:
-    return window.has(signals.PREFILL_TOKENS) and float(np.nansum(window.mean(signals.PREFILL_TOKENS))) == 0.0
+    return window.has(signals.PREFILL_TOKENS) and float(np.nan_to_num(window.mean(signals.PREFILL_TOKENS)).sum()) == 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,19 +181,19 @@ class Excess:
     tokens_ratio: float | None  # tokens per step of the group against the past
 
 
-def excess(window: Window, baseline: Window | None, host_share: Share | None) -> Excess | None:
-    """What of the rise in cadence over `baseline` no known cause explains; None without a past, cadence, pairs or the host's share."""
+def excess(window: Window, baseline: Window | None, load_now: PairLoad | None, host_share: Share | None) -> Excess | None:
+    """What of the rise in cadence over `baseline` no known cause explains; None without a past, cadence, pairs or the host's share.
+    `load_now` is the window's `pair_load`."""
     if baseline is None or host_share is None:
         return None
     now, before = lockstep.cadence(window), lockstep.cadence(baseline)
-    load_now, load_before = pair_load(window, baseline), pair_load(baseline)
-    if now is None or before is None or load_now is None or load_before is None or load_now.cost is None:
+    if now is None or before is None or load_now is None or load_now.cost is None or not _dealt(baseline):
         return None
     drag_now, drag_before = prefill.prefill_load(window), prefill.prefill_load(baseline)
     if drag_now is None or drag_before is None:
         return None
     dragged = drag_now.drag * now - drag_before.drag * before
-    grown = load_now.busiest - load_before.busiest
+    grown = load_now.busiest - lockstep.most(mean_pairs(baseline))
     cost = load_now.cost
     costs = sorted(grown * s for s in (cost.low, cost.high))
     rise = now - before - dragged
@@ -188,20 +205,23 @@ def excess(window: Window, baseline: Window | None, host_share: Share | None) ->
     return Excess(share, before, now, _ratio(tokens_per_step(window), tokens_per_step(baseline)))
 
 
+@once_a_window
 def tokens_per_step(window: Window) -> float | None:
     """Tokens that the whole group puts into one step; None when not observed."""
     tokens = lockstep.per_step(window, signals.ATTENTION_TOKENS)
-    return float(np.nansum(tokens)) if np.isfinite(tokens).any() else None
+    return float(np.nan_to_num(tokens).sum()) if np.isfinite(tokens).any() else None
 
 
 def _ratio(a: float | None, b: float | None) -> float | None:
     return a / b if a is not None and b is not None and b > lockstep.LEAST_RATE else None
 
 
+@once_a_window
 def balancedness(window: Window) -> float | None:
     """Mean over cards / max over cards of expert load, 1 is level; from the sum and count of the window alone, as the engine's summary
     holds the whole life. None when not observed or no observation fell into the window."""
     total, count = window.mean(signals.BALANCEDNESS_SUM), window.mean(signals.BALANCEDNESS_COUNT)
-    if not np.isfinite(total).any() or not np.isfinite(count).any() or not np.nansum(count) > lockstep.LEAST_RATE:
+    counted = float(np.nan_to_num(count).sum())
+    if not np.isfinite(total).any() or not counted > lockstep.LEAST_RATE:
         return None
-    return float(np.nansum(total) / np.nansum(count))
+    return float(np.nan_to_num(total).sum()) / counted

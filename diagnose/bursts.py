@@ -26,9 +26,12 @@ class Burst:
 
 
 def burst(window: Window, row: int) -> Burst | None:
-    """How the requests of the rank in `row` swing against its peers'; None when requests were not counted or there is no second moment."""
+    """How the requests of the rank in `row` swing against its peers'; None when requests were not counted, or there are no peers or
+    no second moment."""
+    if len(window.ranks) < 2:
+        return None
     held = window.get(signals.RUNNING) + window.get(signals.WAITING)
-    usual = lockstep.nanmedian(np.delete(held, row, axis=0), axis=0)
+    usual = lockstep.nanmedian(np.delete(held, row, axis=0))
     excess = held[row] - usual
     known = np.isfinite(excess)
     if known.sum() < 2:

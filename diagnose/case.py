@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from collector import signals
-from collector.model import FloatArray, Window
-from diagnose import attribution, front_end, lockstep, prefill, prefill_drag
+from collector.model import Clock, FloatArray, Window
+from diagnose import attribution, front_end, lockstep, prefill, prefill_drag, slow_card
 from diagnose.model import Share
 
 MIN_INTERVALS = 3
@@ -21,10 +21,11 @@ MIN_SECONDS = 2 * lockstep.BLOCK_S
 
 @dataclass(frozen=True)
 class Case:
-    """A window, and the same engine's healthy past if there is one. Rules read the derived quantities from here."""
+    """A window, the same engine's healthy past if there is one, and its twins. Rules read the derived quantities from here."""
 
     window: Window
     baseline: Window | None = None
+    twins: tuple[Window, ...] = ()  # of engines that serve the same, now
 
     @property
     def long_enough(self) -> bool:
@@ -40,7 +41,7 @@ class Case:
     def working(self) -> bool:
         """Whether the engine had running requests or took steps in the window."""
         running = self.window.mean(signals.RUNNING)
-        return bool(np.nansum(running) > 0.5) or lockstep.group_rate(self.window) is not None
+        return bool(np.nan_to_num(running).sum() > 0.5) or lockstep.group_rate(self.window) is not None
 
     @cached_property
     def waits(self) -> lockstep.Waits | None:
@@ -77,7 +78,7 @@ class Case:
         """
         if self.waits is None or not self.step_time or self.host_lost is None:
             return None
-        waited = float(np.nanmean(self.waits.per_step))
+        waited = lockstep.average(self.waits.per_step)
         exposed = lockstep.host_exposed(self.window, self.step_time)
         before = lockstep.cadence(self.baseline) if self.baseline else None
         if exposed is None and before is not None:
@@ -90,7 +91,9 @@ class Case:
 
     @cached_property
     def pair_load(self) -> attribution.PairLoad | None:
-        """How attention work is dealt."""
+        """How attention work is dealt; None without a common clock, where the busiest rank's work lengthens nobody else's steps."""
+        if self.window.engine.clock is Clock.NONE:
+            return None
         return attribution.pair_load(self.window, self.baseline)
 
     @cached_property
@@ -120,7 +123,14 @@ class Case:
     @cached_property
     def excess(self) -> attribution.Excess | None:
         """Cadence that no known cause explains, against the healthy past."""
-        return attribution.excess(self.window, self.baseline, self.host_dry)
+        return attribution.excess(self.window, self.baseline, self.pair_load, self.host_dry)
+
+    @cached_property
+    def card(self) -> slow_card.Named | slow_card.Nobody | slow_card.Unidentified | None:
+        """Whose card the cadence says is slow; None when pairs, cadence or the group's load were not observed."""
+        seen = slow_card.panel(self.window)
+        physical = attribution.physical_cost(self.window)
+        return None if seen is None else slow_card.look(seen, physical.mid if physical else None)
 
     @cached_property
     def balancedness(self) -> float | None:

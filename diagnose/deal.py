@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-
 import numpy as np
 
 from collector import promql, signals
-from diagnose import attribution, lockstep
+from collector.model import Clock, FloatArray
+from diagnose import attribution, entangled, late_host, lockstep, own_load
 from diagnose.case import Case
+from diagnose.dealt import Deal
 from diagnose.model import Evidence, Healthy, NoData, Share
 from diagnose.rules import Limits, Threshold
 
@@ -28,25 +27,10 @@ AS_BUSY = 0.7
 its work. Arithmetic, not a measurement."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deal:
-    """An uneven deal that costs time: the leading ranks, and how far their counts and lengths stand above their peers'."""
-
-    rows: tuple[int, ...]
-    share: Share
-    count_ratio: float  # running requests over the peers' median
-    length_ratio: float  # attention pairs per request over the peers' median
-    evidence: tuple[Evidence, ...]
-    weakened_by: tuple[str, ...]
-
-    @property
-    def by_length(self) -> bool:
-        """Whether longer contexts, rather than more requests, make most of the difference."""
-        return self.length_ratio > self.count_ratio
-
-
 def uneven_deal(case: Case, limit: Limits) -> Deal | Healthy | NoData:
     """The deal of decode attention of a case when levelling it would give back at least `limit.share` of step time."""
+    if case.window.engine.clock is Clock.NONE:
+        return own_load.uneven(case, limit.share)
     load = case.pair_load
     running = case.window.mean(signals.RUNNING)
     if load is None or case.step_time is None:
@@ -57,7 +41,7 @@ def uneven_deal(case: Case, limit: Limits) -> Deal | Healthy | NoData:
         return NoData(
             (), "what an attention pair costs is unknown: the engine names no known card, and the step time does not vary with load"
         )
-    lead = float(load.pairs[load.leader] / max(np.nanmean(load.pairs), 1e-9))
+    lead = float(load.pairs[load.leader] / max(lockstep.average(load.pairs), 1e-9))
     if load.lost.mid < limit.share:
         return Healthy(f"the busiest rank has {lead:.1f} times the mean attention work, which costs {load.lost.mid:.1%} of step time")
     if not np.isfinite(running).any():
@@ -66,25 +50,48 @@ def uneven_deal(case: Case, limit: Limits) -> Deal | Healthy | NoData:
         )
     rows = tuple(int(k) for k in np.flatnonzero(load.pairs >= AS_BUSY * load.busiest))
     lengths = load.pairs / np.maximum(running, 0.5)
-    row = load.leader
+    entwined = _also_late(case, load)
     return Deal(
         rows=rows,
-        share=load.lost,
-        count_ratio=_over(running, row),
-        length_ratio=_over(lengths, row),
-        evidence=(_pairs(case, load), _requests(case, running, row)),
+        share=_with_host(case, load.lost) if entwined else load.lost,
+        counts=_over(running),
+        lengths=_over(lengths),
+        would_tell=entangled.EXPERIMENT if entwined else "",
         weakened_by=case.window.missing(signals.ATTENTION_PAIRS, signals.RESIDENT_TOKENS, signals.DECODE_STEPS),
     )
 
 
-def _over(values: np.ndarray, row: int) -> float:
-    usual = float(lockstep.peers_median(values)[row])
-    return float(values[row]) / max(usual, 1e-9) if math.isfinite(usual) else 1.0
+def _also_late(case: Case, load: attribution.PairLoad) -> bool:
+    """Whether the leader is also the one that is late at the exchange, and nothing tells whether its load makes it so."""
+    if case.window.has(signals.FORWARD_TIME) or entangled.tie(case.window) is not None:
+        return False
+    late = late_host.late_host(case, Limits(late_host.THRESHOLDS))
+    return isinstance(late, late_host.LateHost) and late.rows == (load.leader,)
 
 
-def _pairs(case: Case, load: attribution.PairLoad) -> Evidence:
-    rank, mine = case.window.ranks[load.leader], load.busiest
-    usual = float(lockstep.peers_median(load.pairs)[load.leader])
+def _with_host(case: Case, share: Share) -> Share:
+    """The share of the deal, up to what the leader's lateness costs too: the two cannot be told apart."""
+    more = case.host_lost.high if case.host_lost else 0.0
+    return Share(share.mid, share.low, min(1.0, share.high + more))
+
+
+def _over(values: FloatArray) -> FloatArray:
+    """(R,) values over the median of the other ranks'; 1 where there is none."""
+    usual = lockstep.peers_median(values)
+    return np.asarray(np.where(np.isfinite(usual), values / np.maximum(usual, 1e-9), 1.0))
+
+
+def evidence(case: Case, row: int) -> tuple[Evidence, ...]:
+    """What one rank reads and runs, against its peers."""
+    if case.window.engine.clock is Clock.NONE:
+        return own_load.evidence(case, row)
+    load = case.pair_load
+    return (*(() if load is None else (_pairs(case, load, row),)), _requests(case, row))
+
+
+def _pairs(case: Case, load: attribution.PairLoad, row: int) -> Evidence:
+    rank, mine = case.window.ranks[row], float(load.pairs[row])
+    usual = float(lockstep.peers_median(load.pairs)[row])
     cost = f"; a pair costs {load.cost.mid * 1e9:.1f} ns ({load.cost.source})" if load.cost else ""
     return Evidence(
         signal="decode_pairs",
@@ -97,7 +104,8 @@ def _pairs(case: Case, load: attribution.PairLoad) -> Evidence:
     )
 
 
-def _requests(case: Case, running: np.ndarray, row: int) -> Evidence:
+def _requests(case: Case, row: int) -> Evidence:
+    running = case.window.mean(signals.RUNNING)
     rank, usual = case.window.ranks[row], float(lockstep.peers_median(running)[row])
     return Evidence(
         signal=signals.RUNNING,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from collector import signals
+from collector import enabling, promql, signals
 from collector.model import FloatArray, Window
-from diagnose import attribution, lockstep
+from diagnose import attribution, blind, change, clocks, fleet, lockstep, remedies
 from diagnose.case import Case
 from diagnose.model import (
+    STEP_TIME,
     Class,
     EngineDiagnosis,
     Finding,
@@ -24,6 +26,7 @@ from diagnose.model import (
     RuledOut,
     RuleOutcome,
     Severity,
+    Share,
     Verdict,
 )
 from diagnose.rules import Rule, load
@@ -52,12 +55,15 @@ class _Found:
     finding: Finding
 
 
-def diagnose(window: Window, baseline: Window | None = None, rules: Mapping[str, Rule] | None = None) -> EngineDiagnosis:
-    """What a window says about its engine. `baseline`: a window of the same engine when it was healthy, if there is one."""
-    case = Case(window, baseline)
+def diagnose(
+    window: Window, baseline: Window | None = None, rules: Mapping[str, Rule] | None = None, twins: Sequence[Window] = ()
+) -> EngineDiagnosis:
+    """What a window says about its engine. `baseline`: a window of the same engine when it was healthy, if there is one. `twins`: windows
+    of engines that serve the same (`fleet.twins`), which stand in where there is no baseline."""
+    case = Case(window, None if baseline is None else change.calm_part(baseline), tuple(twins))
     asked = rules if rules is not None else load()
     outcomes = {rule_id: _ask(rule, case) for rule_id, rule in asked.items()}
-    verdict = _adjudicate(case, asked, outcomes)
+    verdict = _dated(window, _adjudicate(case, asked, outcomes))
     return EngineDiagnosis(
         engine=window.engine,
         start=window.start,
@@ -72,6 +78,11 @@ def diagnose(window: Window, baseline: Window | None = None, rules: Mapping[str,
     )
 
 
+def _dated(window: Window, verdict: Verdict) -> Verdict:
+    also = tuple(replace(other, since=change.since(window, other)) for other in verdict.also)
+    return replace(verdict, since=change.since(window, verdict), also=also)
+
+
 def _ask(rule: Rule, case: Case) -> Outcome:
     """A rule's outcome; a rule that raises says so as NoData and must not silence the others."""
     try:
@@ -82,15 +93,23 @@ def _ask(rule: Rule, case: Case) -> Outcome:
 
 def _adjudicate(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Outcome]) -> Verdict:
     found = [_Found(rules[rule_id], outcome) for rule_id, outcome in outcomes.items() if isinstance(outcome, Finding)]
+    total = _lockstep_loss(case, found)
+    found = _fitted(found, total)
     found.sort(key=lambda f: (_severity(f) is not Severity.NOTE, f.finding.share.mid, f.finding.confidence), reverse=True)
-    missing = _missing(outcomes.values())
-    lost = _lost_time(case, found)
+    kind = case.window.engine.kind
+    told = bool(found) and found[0].rule.klass in BLAMED  # then a source that hardly any engine has would add nothing
+    missing = _missing((o for rule_id, o in outcomes.items() if not (told and _unread(case, rules[rule_id]))), kind)
+    lost = _lost_time(total, found)
     if not found:
         return _nothing_found(case, rules, outcomes, lost, missing)
     first, *rest = found
-    also = tuple(_verdict(f, LostTime(f.finding.share.mid), (), ()) for f in rest if f.finding.share.mid >= SIGNIFICANT)
+    also = tuple(
+        _verdict(f, kind, LostTime(f.finding.share.mid if f.finding.share_of == STEP_TIME else None), (), ())
+        for f in rest
+        if f.finding.share.mid >= SIGNIFICANT
+    )
     blamed = {first.rule.klass, *(v.klass for v in also)}
-    return _verdict(first, lost, _ruled_out(case, rules, outcomes, blamed), missing, also)
+    return _verdict(first, kind, lost, _ruled_out(case, rules, outcomes, blamed), missing, also)
 
 
 def _severity(found: _Found) -> Severity:
@@ -98,7 +117,12 @@ def _severity(found: _Found) -> Severity:
 
 
 def _verdict(
-    found: _Found, lost: LostTime, ruled_out: tuple[RuledOut, ...], missing: tuple[Missing, ...], also: tuple[Verdict, ...] = ()
+    found: _Found,
+    kind: str,
+    lost: LostTime,
+    ruled_out: tuple[RuledOut, ...],
+    missing: tuple[Missing, ...],
+    also: tuple[Verdict, ...] = (),
 ) -> Verdict:
     rule, finding = found.rule, found.finding
     return Verdict(
@@ -110,13 +134,14 @@ def _verdict(
         severity=_severity(found),
         share=finding.share,
         lost_time=lost,
-        evidence=finding.evidence,
+        evidence=tuple(replace(shown, promql=promql.on(kind, shown.promql)) for shown in finding.evidence),
         ruled_out=ruled_out,
         missing=missing,
-        remedy=rule.remedy,
+        remedy=remedies.of(rule.id, kind, rule.remedy),
         runbook=f"slowrank explain {rule.id}",
         would_tell=finding.would_tell,
         also=also,
+        share_of=finding.share_of,
     )
 
 
@@ -126,6 +151,7 @@ def _nothing_found(
     unanswered = {rule_id: o for rule_id, o in outcomes.items() if isinstance(o, NoData) and not _unread(case, rules[rule_id])}
     silent = {rule_id: o for rule_id, o in unanswered.items() if _counts(case, rules[rule_id])}
     excused = _unchanged(case) and all(o.missing and rules[rule_id].klass is Class.STRUCTURAL for rule_id, o in silent.items())
+    excused = excused or blind.excused(case, rules, silent)
     if not case.working or (silent and not excused) or (lost.share or 0.0) >= UNEXPLAINED:
         return Verdict(
             klass=Class.INSUFFICIENT,
@@ -144,7 +170,7 @@ def _nothing_found(
         klass=Class.HEALTHY,
         cause=None,
         ranks=(),
-        confidence=round(0.95 * UNTESTED ** len(unanswered), 3),
+        confidence=round(0.95 * UNTESTED ** _untested(case, unanswered.values()), 3),
         summary="no persistent loss of time has a cause among the ranks",
         severity=Severity.NOTE,
         share=None,
@@ -158,6 +184,13 @@ def _unchanged(case: Case) -> bool:
     """Whether the step time is known to be what it was in the healthy past."""
     before = lockstep.cadence(case.baseline) if case.baseline else None
     return before is not None and case.step_time is not None and case.step_time - before < UNCHANGED * before
+
+
+def _untested(case: Case, unanswered: Iterable[NoData]) -> int:
+    """How often the confidence of `healthy` is lowered: for each rule that could not look, and once for all whose signals the engine never
+    shows, as one comparison stands in for them."""
+    never = [blind.never_shown(case, outcome) for outcome in unanswered]
+    return len(never) - sum(never) + any(never)
 
 
 def _unread(case: Case, rule: Rule) -> bool:
@@ -194,7 +227,7 @@ def _ruled_out(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Out
     return tuple(out)
 
 
-def _missing(outcomes: Iterable[Outcome]) -> tuple[Missing, ...]:
+def _missing(outcomes: Iterable[Outcome], kind: str) -> tuple[Missing, ...]:
     """Signals that would have let a rule answer or made a finding surer, once each."""
     names: dict[str, None] = {}
     for outcome in outcomes:
@@ -202,14 +235,14 @@ def _missing(outcomes: Iterable[Outcome]) -> tuple[Missing, ...]:
             names.update(dict.fromkeys(outcome.missing))
         elif isinstance(outcome, Finding):
             names.update(dict.fromkeys(outcome.weakened_by))
-    return tuple(Missing(name, signals.CATALOGUE[name].enable, signals.CATALOGUE[name].adds) for name in names)
+    return tuple(Missing(name, enabling.enable(name, kind), signals.CATALOGUE[name].adds) for name in names)
 
 
-def _lost_time(case: Case, found: list[_Found]) -> LostTime:
-    """The lockstep loss: host waits, uneven attention, uneven prefill and unexplained excess, as shares of step time.
-
-    What findings explain is booked to them, the rest to "unexplained": it is there in every healthy group too, as chance deals unevenly.
-    """
+def _lockstep_loss(case: Case, found: list[_Found]) -> float | None:
+    """The share of step time lost: host waits, uneven attention, uneven prefill and unexplained excess, or what the largest finding says
+    if that is more, as some losses are seen by one rule alone. None: neither is known. A finding whose share is of something else than
+    step time has no part in it."""
+    found = _of_step_time(found)
     parts = [
         case.host_dry.mid if case.host_dry else None,
         case.pair_load.lost.mid if case.pair_load and case.pair_load.lost else None,
@@ -217,13 +250,36 @@ def _lost_time(case: Case, found: list[_Found]) -> LostTime:
         max(0.0, case.excess.share.mid) if case.excess else None,
     ]
     known = [p for p in parts if p is not None]
-    # what is lost outside the ranks is requests' time, not step time
-    by_cause = {f.rule.id: round(f.finding.share.mid, 4) for f in found if f.rule.klass is not Class.OUTSIDE}
-    explained = sum(by_cause.values())
-    if not known and not by_cause:
+    if not known and not found:
+        return None
+    return min(1.0, max(sum(known), *(f.finding.share.mid for f in found), 0.0))
+
+
+def _of_step_time(found: list[_Found]) -> list[_Found]:
+    return [f for f in found if f.finding.share_of == STEP_TIME]
+
+
+def _fitted(found: list[_Found], total: float | None) -> list[_Found]:
+    """Findings whose shares add up to no more than the loss. Where they claim more, some claim the same time, such as two causes that
+    each explain one rise over the past: each keeps its range, down to what the others leave, and an even part of the rest."""
+    claimed = sum(f.finding.share.mid for f in _of_step_time(found))
+    if total is None or claimed <= total or not claimed:
+        return found
+    out = [one for one in found if one.finding.share_of != STEP_TIME]
+    for one in _of_step_time(found):
+        share = one.finding.share
+        own = max(0.0, total - (claimed - share.mid))
+        fair = Share(share.mid * total / claimed, min(share.low, own), share.high)
+        out.append(replace(one, finding=replace(one.finding, share=fair)))
+    return out
+
+
+def _lost_time(total: float | None, found: list[_Found]) -> LostTime:
+    """What findings explain is booked to them, the rest to "unexplained", which every healthy group has too: chance deals unevenly."""
+    if total is None:
         return LostTime(None)
-    total = min(1.0, max(sum(known), explained))
-    return LostTime(round(total, 4), by_cause | {"unexplained": round(max(0.0, total - explained), 4)})
+    by_cause = {f.rule.id: round(f.finding.share.mid, 4) for f in _of_step_time(found)}
+    return LostTime(round(total, 4), by_cause | {"unexplained": round(max(0.0, total - sum(by_cause.values())), 4)})
 
 
 def _rank_rows(case: Case, verdict: Verdict) -> tuple[RankRow, ...]:
@@ -234,29 +290,32 @@ def _rank_rows(case: Case, verdict: Verdict) -> tuple[RankRow, ...]:
         "running": window.mean(signals.RUNNING),
         "waiting": window.mean(signals.WAITING),
         "tokens_per_step": lockstep.per_step(window, signals.ATTENTION_TOKENS),
-        "pairs_per_step": lockstep.nanmean(attribution.decode_pairs(window)),
+        "pairs_per_step": attribution.mean_pairs(window),
         "wait_per_step": waits.per_step if waits else np.full(len(window.ranks), np.nan),
         "lateness": waits.lateness if waits else np.full(len(window.ranks), np.nan),
         "scheduler_cpu": case.cpu_per_second,
         "snapshot_age": window.mean(signals.SNAPSHOT_AGE),
     }
+    known = {name: [value if math.isfinite(value) else None for value in column.tolist()] for name, column in columns.items()}
     return tuple(
-        RankRow(
-            rank=rank,
-            culprit=rank in culprits,
-            **{name: float(column[row]) if np.isfinite(column[row]) else None for name, column in columns.items()},
-        )
+        RankRow(rank=rank, culprit=rank in culprits, **{name: column[row] for name, column in known.items()})
         for row, rank in enumerate(window.ranks)
     )
 
 
 def _notes(case: Case) -> tuple[str, ...]:
-    notes = [
-        f"Clock read: {case.window.engine.clock}. Step time is equal on all ranks of a lockstep group and identifies no one by itself."
-    ]
+    notes = [f"Clock read: {case.window.engine.clock}. {clocks.NOTES[case.window.engine.clock]}"]
     accelerator = case.window.engine.facts.accelerator
     if accelerator and "virtual" in accelerator.lower():
         notes.append(f"The engine says that it runs on {accelerator}: its durations are simulated.")
     if case.baseline is None:
-        notes.append("No healthy past of this engine was given: a slowdown of the whole group would not be seen.")
+        notes.append(_without_past(len(case.twins)))
     return tuple(notes)
+
+
+def _without_past(twins: int) -> str:
+    if not twins:
+        return "No healthy past of this engine was given: a slowdown of the whole group would not be seen."
+    if twins < fleet.QUORUM:
+        return "No healthy past was given, and one twin is no majority: which of the two is slower than it should be would not be seen."
+    return f"No healthy past was given: the measure is {twins} twins, so a slowdown of most of them would not be seen."

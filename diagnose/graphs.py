@@ -5,18 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from collector import signals
-from collector.model import Window
+from collector.model import Window, once_a_window
 from diagnose import lockstep
 
 
+@once_a_window
 def eager_share(window: Window) -> float | None:
     """Share of decode passes that ran without a graph, the median over ranks; None when passes were not counted."""
     eager, graph = window.mean(signals.EAGER_STEPS), window.mean(signals.GRAPH_STEPS)
     passes = eager + graph
     usable = np.isfinite(passes) & (passes > lockstep.LEAST_RATE)
-    return float(np.median(eager[usable] / passes[usable])) if usable.any() else None
+    return lockstep.median(eager[usable] / passes[usable]) if usable.any() else None
 
 
+@once_a_window
 def prefill_touched(window: Window) -> float | None:
     """The largest share of the group's steps that can have had a prefill on some rank: active steps that were no decode pass, summed.
 
@@ -26,7 +28,7 @@ def prefill_touched(window: Window) -> float | None:
     own = window.mean(signals.STEPS_ACTIVE) - window.mean(signals.EAGER_STEPS) - window.mean(signals.GRAPH_STEPS)
     if rate is None or not np.isfinite(own).any():
         return None
-    return min(1.0, float(np.nansum(np.maximum(own, 0.0))) / rate)
+    return min(1.0, float(np.nan_to_num(np.maximum(own, 0.0)).sum()) / rate)
 
 
 LOST = 0.3

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collector import promql, signals
-from diagnose import lockstep
+from diagnose import clocks, entangled, lockstep
 from diagnose.case import MIN_INTERVALS, Case
 from diagnose.model import Evidence, Healthy, NoData, Share
 from diagnose.rules import Limits, Threshold
@@ -52,10 +52,11 @@ class Swing:
 
     low: float
     high: float
+    changes: int  # times that it passes the middle between the two
 
     def bimodal(self, limit: Limits) -> bool:
-        """Whether it changes by more than a steady cost does."""
-        return self.low < (1.0 - limit.swing) * self.high
+        """Whether it changes by more than a steady cost does, and back: a single change is an onset."""
+        return self.low < (1.0 - limit.swing) * self.high and self.changes > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,8 @@ class LateHost:
 
 def late_host(case: Case, limit: Limits) -> LateHost | Healthy | NoData:
     """The late ranks of a case by the limits of THRESHOLDS, or why there are none, or what is missing."""
+    if (told := clocks.no_waits(case)) is not None:
+        return told
     waits = case.waits
     if waits is None or case.host_lost is None or case.step_time is None:
         return NoData(case.window.missing(signals.STEPS_ACTIVE, signals.SYNC_WAIT), "who waits for whom was not observed")
@@ -104,11 +107,11 @@ def late_host(case: Case, limit: Limits) -> LateHost | Healthy | NoData:
         named,
         _swing(case, row),
     )
-    return _with_load(case, found)
+    return _with_pairs(case, _with_load(case, found), limit)
 
 
 def _calm(waits: lockstep.Waits, cost: Share, *, clear: bool) -> str:
-    low, high = float(np.nanmin(waits.per_step)), float(np.nanmax(waits.per_step))
+    low, high = lockstep.least(waits.per_step), lockstep.most(waits.per_step)
     span = f"ranks wait {low * 1e3:.1f} to {high * 1e3:.1f} ms per step for each other"
     if not clear:
         return f"{span}; none waits clearly less than its peers"
@@ -139,14 +142,14 @@ def _swing(case: Case, row: int) -> Swing | None:
     if len(late) < MIN_INTERVALS:
         return None
     low, high = (float(v) for v in np.quantile(late, (0.1, 0.9)))
-    return Swing(max(0.0, low), high) if high > 0 else None
+    above = late > (low + high) / 2
+    return Swing(max(0.0, low), high, int(np.count_nonzero(above[1:] != above[:-1]))) if high > 0 else None
 
 
 def _cpu_ratio(case: Case, rows: tuple[int, ...]) -> float | None:
     cpu = case.cpu_per_second
     peers = np.delete(cpu, rows)
-    mine = float(np.nanmean(cpu[list(rows)])) if np.isfinite(cpu[list(rows)]).any() else np.nan
-    usual = float(np.median(peers[np.isfinite(peers)])) if np.isfinite(peers).any() else np.nan
+    mine, usual = lockstep.average(cpu[list(rows)]), lockstep.median(peers)
     return mine / usual if np.isfinite(mine) and usual > 0 else None
 
 
@@ -164,11 +167,30 @@ def _with_load(case: Case, found: LateHost) -> LateHost:
     )
 
 
+def _with_pairs(case: Case, found: LateHost, limit: Limits) -> LateHost | Healthy:
+    """What of a lateness attention work may be: all of it if waits follow pairs, unknown if the late rank holds most and nothing tells."""
+    load, waits = case.pair_load, case.waits
+    if load is None or waits is None or len(found.rows) > 1:
+        return found
+    row = found.rows[0]
+    more = float(load.pairs[row] - lockstep.peers_median(load.pairs)[row])
+    how = entangled.tie(case.window)
+    if how is not None and how.follows:
+        left = max(0.0, 1.0 - how.slope * max(more, 0.0) / waits.gap)
+        if found.share.mid * left < limit.share:
+            return Healthy(f"waits follow attention work in this window, and that explains {1.0 - left:.0%} of the late rank's lead")
+        return replace(found, share=Share(found.share.mid * left, 0.0, found.share.high))
+    told = how is not None or case.window.has(signals.FORWARD_TIME)  # the device timer shows that devices stood idle: it is the host
+    if told or found.would_tell or not load.pairs[row] > CROWDED * lockstep.peers_median(load.pairs)[row]:
+        return found
+    return replace(found, share=Share(found.share.mid / 2, 0.0, found.share.high), would_tell=entangled.EXPERIMENT)
+
+
 def cpu_evidence(case: Case, found: LateHost) -> Evidence:
     """The CPU comparison that tells more work from stolen time."""
     rank = case.window.ranks[found.rows[0]]
     cpu = case.cpu_per_second
-    mine, ratio = float(np.nanmean(cpu[list(found.rows)])), found.cpu_ratio or float("nan")
+    mine, ratio = lockstep.average(cpu[list(found.rows)]), found.cpu_ratio or float("nan")
     return Evidence(
         signal=signals.SCHEDULER_CPU,
         what=f"its scheduler uses {mine:.2f} s of CPU per second, {ratio:.1f} times its peers' median",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collector import signals
-from collector.model import FloatArray, Window
+from collector.model import Clock, FloatArray, Window, once_a_window
 
 BLOCK_S = 3.0
 """Least length of the blocks in which the late rank must be the same. SGLang flushes stage seconds at most once a second, so a block
@@ -22,20 +22,20 @@ LEAST_RATE = 1e-6
 """Steps per second below which a group counts as standing: one step in eleven days."""
 
 
+@once_a_window
 def steps_per_second(window: Window) -> FloatArray:
     """(R,) steps per second of each rank, idle ones included; equal on all ranks of a healthy lockstep group. NaN: not observed."""
     return window.mean(signals.STEPS_ACTIVE) + window.mean(signals.STEPS_IDLE)
 
 
+@once_a_window
 def group_rate(window: Window) -> float | None:
     """Steps per second of the group; None when steps were not observed or none happened."""
-    rates = steps_per_second(window)
-    if not np.isfinite(rates).any():
-        return None
-    rate = float(np.nanmedian(rates))
+    rate = median(steps_per_second(window))
     return rate if rate > LEAST_RATE else None
 
 
+@once_a_window
 def cadence(window: Window) -> float | None:
     """Seconds per step of the group: the mean launch-to-launch time of decode steps, from load snapshots, needing no flag.
 
@@ -45,42 +45,82 @@ def cadence(window: Window) -> float | None:
     decode_time, decode_steps = window.mean(signals.DECODE_TIME), window.mean(signals.DECODE_STEPS)
     usable = np.isfinite(decode_time) & (decode_time > LEAST_RATE) & np.isfinite(decode_steps) & (decode_steps > LEAST_RATE)
     if usable.any():
-        return float(np.median(decode_time[usable] / decode_steps[usable]))
+        return median(decode_time[usable] / decode_steps[usable])
     rate = group_rate(window)
     return None if rate is None else 1.0 / rate
 
 
+@once_a_window
 def cadence_series(window: Window) -> FloatArray:
     """(T,) seconds per step in each interval, by the same rule as `cadence`; NaN where no decode step was seen."""
     decode_time, decode_steps = window.get(signals.DECODE_TIME), window.get(signals.DECODE_STEPS)
     ratio = np.full(decode_time.shape, np.nan)
     np.divide(decode_time, decode_steps, out=ratio, where=np.isfinite(decode_steps) & (decode_steps > LEAST_RATE))
-    return nanmedian(ratio, axis=0)
+    return nanmedian(ratio)
 
 
 def per_step(window: Window, signal: str) -> FloatArray:
-    """(R,) a counter's amount per step of the group; NaN where unknown."""
+    """(R,) a counter's amount per step of the group, or per each rank's own step where there is no common clock; NaN where unknown."""
     rate = group_rate(window)
     values = window.mean(signal)
+    if window.engine.clock is Clock.NONE:
+        own = steps_per_second(window)
+        return np.asarray(np.where(own > LEAST_RATE, values / np.where(own > LEAST_RATE, own, 1.0), np.nan))
     return np.full(len(window.ranks), np.nan) if rate is None else values / rate
 
 
-def nanmedian(values: FloatArray, axis: int) -> FloatArray:
-    """np.nanmedian that answers NaN for an all-NaN slice instead of warning."""
-    empty = ~np.isfinite(values).any(axis=axis)
-    filled = np.where(np.expand_dims(empty, axis), 0.0, values)
-    return np.where(empty, np.nan, np.nanmedian(filled, axis=axis))
+def median(values: FloatArray) -> float:
+    """Median of the finite ones of (n,) values; NaN when there is none. A tenth of the time of numpy's on the few ranks of a group."""
+    ordered = np.sort(values[np.isfinite(values)])
+    middle = len(ordered) // 2
+    if not len(ordered):
+        return float("nan")
+    return float(ordered[middle]) if len(ordered) % 2 else float((ordered[middle - 1] + ordered[middle]) / 2)
+
+
+def average(values: FloatArray) -> float:
+    """Mean of the finite ones of (n,) values; NaN when there is none."""
+    seen = np.isfinite(values)
+    count = int(np.count_nonzero(seen))
+    return float(np.where(seen, values, 0.0).sum()) / count if count else float("nan")
+
+
+def least(values: FloatArray) -> float:
+    """Least of the values that are no NaN; NaN when there is none."""
+    return float(np.fmin.reduce(values))
+
+
+def most(values: FloatArray) -> float:
+    """Largest of the values that are no NaN; NaN when there is none."""
+    return float(np.fmax.reduce(values))
+
+
+def nanmedian(values: FloatArray) -> FloatArray:
+    """(T,) median over the finite values of each column of (R, T); NaN for a column with none."""
+    seen = np.isfinite(values)
+    count = seen.sum(axis=0)
+    ordered = np.sort(np.where(seen, values, np.inf), axis=0)
+    columns = np.arange(values.shape[1])
+    low, high = ordered[np.maximum(count - 1, 0) // 2, columns], ordered[np.minimum(count // 2, len(values) - 1), columns]
+    middle = np.where(count > 0, low, 0.0) + np.where(count > 0, high, 0.0)
+    return np.where(count > 0, middle / 2, np.nan)
 
 
 def peers_median(values: FloatArray) -> FloatArray:
     """(R,) for each rank the median of the *other* observed ranks: a mean that includes the slow rank would hide it."""
-    out = np.full(len(values), np.nan)
-    for k in range(len(values)):
-        others = np.delete(values, k)
-        others = others[np.isfinite(others)]
-        if len(others):
-            out[k] = float(np.median(others))
-    return out
+    seen = np.isfinite(values)
+    order = np.argsort(np.where(seen, values, np.inf), kind="stable")
+    count = int(seen.sum())
+    ordered = values[order]
+    place = np.empty(len(values), dtype=np.intp)  # where each value stands; unobserved ranks stand behind all others
+    place[order] = np.arange(len(values))
+    others = np.where(seen, count - 1, count)
+    low, high = (others - 1) // 2, others // 2
+    # without the one at `place`, what stands behind it moves up by one
+    low, high = low + (low >= place), high + (high >= place)
+    some = others > 0
+    limit = len(values) - 1
+    return np.where(some, (ordered[np.clip(low, 0, limit)] + ordered[np.clip(high, 0, limit)]) / 2, np.nan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +141,12 @@ class Waits:
     @property
     def lateness(self) -> FloatArray:
         """(R,) seconds per step by which each rank arrives after the first one."""
-        return np.nanmax(self.per_step) - self.per_step
+        return most(self.per_step) - self.per_step
 
     @property
     def lost(self) -> float:
         """Host lost time per step in seconds: what the average rank waits more than the latest one, which waits for nobody."""
-        return float(np.nanmean(self.per_step) - np.nanmin(self.per_step))
+        return average(self.per_step) - least(self.per_step)
 
 
 def _wait(window: Window) -> FloatArray | None:
@@ -122,12 +162,13 @@ def _wait(window: Window) -> FloatArray | None:
 def lateness_series(window: Window, row: int) -> FloatArray:
     """(T,) seconds per step by which a rank's wait is shorter than its peers' median in each interval; NaN where unobserved."""
     total = window.get(signals.SYNC_WAIT) + (window.get(signals.RECV_WAIT) if window.has(signals.RECV_WAIT) else 0.0)
-    rate = nanmedian(window.get(signals.STEPS_ACTIVE) + window.get(signals.STEPS_IDLE), axis=0)
-    peers = nanmedian(np.delete(total, row, axis=0), axis=0)
+    rate = nanmedian(window.get(signals.STEPS_ACTIVE) + window.get(signals.STEPS_IDLE))
+    peers = nanmedian(np.delete(total, row, axis=0))
     stepped = np.isfinite(rate) & (rate > LEAST_RATE)
     return np.where(stepped, (peers - total[row]) / np.where(stepped, rate, 1.0), np.nan)
 
 
+@once_a_window
 def waits(window: Window) -> Waits | None:
     """The host waits of a window; None when the exchange's wait or the steps were not observed, or on fewer than two ranks."""
     wait = _wait(window)
@@ -149,8 +190,9 @@ def _low_cluster(wait: FloatArray) -> tuple[tuple[int, ...], float, float]:
     if cut > len(order) / 2:
         return (), 0.0, float(ordered[-1] - ordered[0])
     peers = ordered[cut:]
-    gap = float(np.median(peers) - np.mean(ordered[:cut]))
-    spread = float(np.median(np.abs(peers - np.median(peers))))
+    usual = median(peers)
+    gap = usual - float(ordered[:cut].sum()) / cut
+    spread = median(np.abs(peers - usual))
     return tuple(sorted(int(k) for k in order[:cut])), gap, spread
 
 
@@ -186,4 +228,4 @@ def host_exposed(window: Window, step_time: float) -> float | None:
     forward = per_step(window, signals.FORWARD_TIME)
     if not np.isfinite(forward).any():
         return None
-    return max(0.0, step_time - float(np.nanmedian(forward)))
+    return max(0.0, step_time - median(forward))

@@ -27,9 +27,13 @@ class Severity(Enum):
     NOTE = "note"
 
 
+STEP_TIME = "step time"
+"""What a share is of, unless its finding says otherwise: only such shares add up to the lost time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A share of step time, 0..1: the best estimate and the range that the signals allow. Of the class OUTSIDE: of requests' time."""
+    """A share of step time, 0..1: the best estimate and the range that the signals allow."""
 
     mid: float
     low: float
@@ -67,6 +71,7 @@ class Finding:
     would_tell: str = ""  # the observation that would settle what is still open
     weakened_by: tuple[str, ...] = ()  # signals whose absence lowered the confidence
     severity: Severity | None = None  # None: its rule's
+    share_of: str = STEP_TIME  # what `share` is a share of, in words
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +137,8 @@ class Verdict:
     runbook: str = ""
     would_tell: str = ""
     also: tuple[Verdict, ...] = ()
+    since: float | None = None  # unix seconds at which it began inside the window; None: not seen to begin
+    share_of: str = STEP_TIME
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from enum import Enum
 import numpy as np
 
 from collector import signals
-from collector.model import FloatArray, Window
+from collector.model import FloatArray, Window, once_a_window
 from diagnose import blocks, bursts, lockstep
 from diagnose.model import Share
 from diagnose.rules import Limits, Threshold
@@ -82,11 +82,12 @@ class PrefillLoad:
         known = self.blocks[:, np.isfinite(self.blocks[self.leader])]
         if not known.shape[1]:
             return 0.0
-        usual = np.nan_to_num(lockstep.nanmedian(np.delete(known, self.leader, axis=0), axis=0))
+        usual = np.nan_to_num(lockstep.nanmedian(np.delete(known, self.leader, axis=0)))
         uneven = known[self.leader] - lockstep.nanmean(known.T)
         return float(np.mean((known[self.leader] >= limit.lead * usual) & (uneven * self.stretch >= limit.block)))
 
 
+@once_a_window
 def prefill_load(window: Window) -> PrefillLoad | None:
     """The deal of prefill in a window; None when prefill time or the cadence was not observed."""
     busy = np.minimum(window.mean(signals.PREFILL_BUSY), 1.0)
@@ -95,11 +96,12 @@ def prefill_load(window: Window) -> PrefillLoad | None:
         return None
     leader = int(np.nanargmax(busy))
     mid, low, high = _stretch(window, leader, float(busy[leader]))
-    uneven = float(busy[leader] - np.nanmean(busy))
+    uneven = float(busy[leader] - lockstep.average(busy))
     lost = Share(uneven * mid, uneven * low, uneven * high)
     return PrefillLoad(busy, leader, float(busy[leader]) * mid, lost, np.minimum(blocks.means(window, signals.PREFILL_BUSY), 1.0), mid)
 
 
+@once_a_window
 def prompt_tokens(window: Window) -> tuple[FloatArray, FloatArray]:
     """(R,) share of prompt tokens found in the prefix cache, and (R,) prompt tokens per second, cached or not; NaN: unknown."""
     cached, computed = window.mean(signals.CACHED_TOKENS), window.mean(signals.PREFILL_TOKENS)

@@ -8,10 +8,12 @@ import typer
 from typer.core import TyperGroup
 
 from collector.errors import SlowrankError
+from slowrank.commands.alert import alert
 from slowrank.commands.demo import demo
 from slowrank.commands.diagnose import diagnose
 from slowrank.commands.doctor import doctor
 from slowrank.commands.explain import explain
+from slowrank.commands.incidents import incidents
 from slowrank.commands.record import record
 from slowrank.commands.workload import workload
 from slowrank.exits import Exit, of_error
@@ -29,6 +31,8 @@ EXAMPLES = (
     ("slowrank diagnose node0:30000,node1:30000", "one engine on two nodes"),
     ("slowrank record host:30000 -o slow.slowrank", "what to attach to a bug report"),
     ("slowrank diagnose slow.slowrank", "the same answer, later and elsewhere"),
+    ("slowrank incidents --db FILE --since 7d", "what was wrong this week"),
+    ("slowrank alert test --alertmanager URL", "do alerts arrive?"),
     ("slowrank explain context_length_skew", "what that verdict means and what to do"),
 )
 
@@ -90,5 +94,7 @@ app.command(rich_help_panel=LOOK)(diagnose)
 app.command(rich_help_panel=LOOK)(doctor)
 app.command(rich_help_panel=KEEP)(record)
 app.command(rich_help_panel=KEEP)(explain)
+app.command(rich_help_panel=KEEP)(incidents)
+app.add_typer(alert, name="alert", rich_help_panel=KEEP)
 app.command(rich_help_panel=LEARN)(demo)
 app.add_typer(workload, name="workload", rich_help_panel=LEARN)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collector.errors import ConfigError
+from collector import deepxtrace
+from collector.errors import ConfigError, SourceError
 from collector.intake import Intake
+from collector.model import Problem
+from diagnose import fleet
 from diagnose.engine import diagnose
 from diagnose.model import Class, EngineDiagnosis
 from slowrank.exits import Exit
@@ -17,7 +20,11 @@ from slowrank.recording import recording
 from slowrank.targets import parse, replay, split, windows
 
 if TYPE_CHECKING:
-    from collector.model import Page, Window
+    from collector.model import Clock, Page, Window
+
+
+LOG_BYTES = 16 << 20
+"""Bytes from the end of a dispatch log that are read: a dump of 1,024 ranks is 13 MB, one of 16 ranks 4 KB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +36,24 @@ class Reading:
     interrupted: bool = False
 
 
-def read(targets: Sequence[str], seconds: float | None, live_seconds: float, record: Path | None, key_name: str | None) -> Reading:
-    """The windows of all targets. `seconds` None: all of a capture, `live_seconds` of a live engine."""
+def read(
+    targets: Sequence[str],
+    seconds: float | None,
+    live_seconds: float,
+    record: Path | None,
+    key_name: str | None,
+    clock: Clock | None = None,
+) -> Reading:
+    """The windows of all targets. `seconds` None: all of a capture, `live_seconds` of a live engine. `clock`: as a person says it."""
     captures, addresses = split(targets)
     if record is not None and not addresses:
         raise ConfigError("--record keeps what is read from a live engine; the targets given are capture files already")
     live = parse(addresses, key_name)
-    recorded = [window for path in captures for window in replay(path, seconds)]
+    recorded = [window for path in captures for window in replay(path, seconds, clock)]
     if not live:
         return Reading(tuple(recorded))
     lasting = live_seconds if seconds is None else seconds
-    intake = Intake(depth_s=lasting + 1.0)
+    intake = Intake(depth_s=lasting + 1.0, clock=clock)
     with recording(record) as keep:
 
         def on_page(page: Page) -> None:
@@ -51,10 +65,30 @@ def read(targets: Sequence[str], seconds: float | None, live_seconds: float, rec
     return Reading((*recorded, *read_now), collected.unreached, collected.interrupted)
 
 
-def conclude(found: Sequence[Window], baseline: Path | None) -> list[EngineDiagnosis]:
-    """A diagnosis of each window, against the engine's healthy past if a capture of it is given."""
-    past = {window.engine.id: window for window in replay(baseline, None)} if baseline is not None else {}
-    return [diagnose(window, _past_of(window, past, alone=len(found) == 1)) for window in found]
+def with_dispatch_log(found: Sequence[Window], path: Path | None) -> tuple[Window, ...]:
+    """The windows with what DeepXTrace's log at `path` says of their one engine. ConfigError for several engines or a file that cannot be
+    read; a log that holds no matrix of this engine is a Problem of the window."""
+    if path is None:
+        return tuple(found)
+    if len(found) != 1:
+        raise ConfigError(f"--dispatch-log {path} is of one engine, and {len(found)} were read; give that engine alone")
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - LOG_BYTES))
+            text = file.read(LOG_BYTES).decode(errors="replace")
+    except OSError as error:
+        raise ConfigError(f"--dispatch-log {path}: {error.strerror or error}") from None
+    (window,) = found
+    try:
+        return (deepxtrace.attach(window, deepxtrace.parse(text, str(path)), str(path)),)
+    except SourceError as error:
+        return (replace(window, problems=(*window.problems, Problem("dispatch log", str(error)))),)
+
+
+def conclude(found: Sequence[Window], baseline: Path | None, clock: Clock | None = None) -> list[EngineDiagnosis]:
+    """A diagnosis of each window, against the engine's healthy past if a capture of it is given, and beside its twins among the others."""
+    past = {window.engine.id: window for window in replay(baseline, None, clock)} if baseline is not None else {}
+    return [diagnose(window, _past_of(window, past, alone=len(found) == 1), twins=fleet.twins(window, found)) for window in found]
 
 
 def _past_of(window: Window, past: Mapping[str, Window], *, alone: bool) -> Window | None:

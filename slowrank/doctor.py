@@ -1,138 +1,141 @@
-"""Which signals of the catalogue a target gives, how to get the others, and what they would add. Pure: a window in, a checkup out."""
+"""Which signals of the catalogue a target gives, and which verdicts are impossible or weaker for want of the others. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
 
 import numpy as np
 
+from collector import enabling, signals
 from collector.model import Problem, Window
 from collector.signals import CATALOGUE, Scope, Signal
-from diagnose.report.plain import prose, safe, wrap
+from diagnose.engine import diagnose
+from diagnose.model import NoData, Outcome
 from diagnose.rules import Rule
+from slowrank.changes import covers, least
 
-SCHEMA = "slowrank.doctor/1"
+OF_DECODING = frozenset({signals.DECODE_STEPS, signals.DECODE_TIME, signals.ACCEPT_LENGTH, signals.GRAPH_STEPS, signals.EAGER_STEPS})
+"""Signals that a prefill server has no reason to show: it decodes nothing."""
+
+
+class State(Enum):
+    """How a signal looks on a target."""
+
+    SEEN = "seen"
+    PARTLY = "seen on some ranks"
+    FROZEN = "frozen"  # there, as a number that stands still while the engine works
+    UNSEEN = "not seen"
+    BESIDE = "does not apply"
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """One signal: on which ranks it was seen, on which not, and which rules need it."""
+    """One signal: on which ranks it was seen, on which not, on which of those it stands still, and which rules need it."""
 
     signal: Signal
-    seen: tuple[int, ...]  # empty for a signal of the whole engine
+    state: State
     unseen: tuple[int, ...]
-    there: bool  # on every rank
+    frozen: tuple[int, ...]
     rules: tuple[str, ...]
 
     @property
-    def partly(self) -> bool:
-        """Seen on some ranks, not on others."""
-        return bool(self.seen) and bool(self.unseen)
+    def there(self) -> bool:
+        """On every rank, or with no reason to be."""
+        return self.state in (State.SEEN, State.BESIDE)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """A rule that lacks some of what it needs, and the changes that would give it all."""
+
+    rule: Rule
+    lacks: tuple[str, ...]
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """The verdicts that become possible with one set of changes: usually one restart with one flag."""
+
+    changes: tuple[str, ...]
+    blocked: tuple[Blocked, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Checkup:
-    """What one engine gives."""
+    """What one engine gives, and what can be concluded from it."""
 
     engine: str
     kind: str
     ranks: tuple[int, ...]
     sightings: tuple[Sighting, ...]
-    blocked: Mapping[str, tuple[str, ...]]  # rule id -> the signals it lacks
+    impossible: tuple[Remedy, ...]  # most verdicts first
+    weaker: tuple[Blocked, ...]
     problems: tuple[Problem, ...]
 
     @property
     def complete(self) -> bool:
-        """Every signal on every rank."""
-        return all(s.there for s in self.sightings)
+        """Every signal on every rank, but for optional sources."""
+        return all(s.there or s.signal.optional for s in self.sightings)
 
 
 def examine(window: Window, rules: Mapping[str, Rule]) -> Checkup:
-    """Hold a window against the catalogue and the rules' needs."""
+    """Hold a window against the catalogue and the rules. A rule that lacks a signal is asked all the same: what it answers without it is
+    weaker, what it cannot answer is impossible today."""
     sightings = tuple(_sighting(window, signal, rules) for signal in CATALOGUE.values())
     lacking = {s.signal.name for s in sightings if not s.there}
-    blocked = {rule.id: lacks for rule in rules.values() if (lacks := tuple(name for name in rule.needs if name in lacking))}
-    return Checkup(window.engine.id, window.engine.kind, window.ranks, sightings, blocked, window.problems)
+    outcomes = {said.rule: said.outcome for said in diagnose(window, rules=rules).outcomes}
+    blocked = [
+        _blocked(rule, lacks, window.engine.kind)
+        for rule in rules.values()
+        if (lacks := tuple(name for name in rule.needs if name in lacking))
+    ]
+    mute = [each for each in blocked if _impossible(outcomes[each.rule.id], each)]
+    return Checkup(
+        engine=window.engine.id,
+        kind=window.engine.kind,
+        ranks=window.ranks,
+        sightings=sightings,
+        impossible=_remedies(mute),
+        weaker=tuple(each for each in blocked if each not in mute),
+        problems=window.problems,
+    )
 
 
 def _sighting(window: Window, signal: Signal, rules: Mapping[str, Rule]) -> Sighting:
+    signal = replace(signal, enable=enabling.enable(signal.name, window.engine.kind))
     needing = tuple(rule.id for rule in rules.values() if signal.name in rule.needs)
-    if signal.scope is Scope.ENGINE or not window.has(signal.name):
-        everyone = () if signal.scope is Scope.ENGINE else window.ranks
-        return Sighting(signal, (), () if window.has(signal.name) else everyone, window.has(signal.name), needing)
+    whole = signal.scope is Scope.ENGINE
     rows = window.get(signal.name)
-    seen = tuple(rank for row, rank in enumerate(window.ranks) if np.isfinite(rows[row]).any())
+    seen = tuple(rank for row, rank in enumerate(window.ranks) if np.isfinite(rows[0 if whole else row]).any())
     unseen = tuple(rank for rank in window.ranks if rank not in seen)
-    return Sighting(signal, seen, unseen, not unseen, needing)
+    frozen = tuple(rank for rank in window.frozen.get(signal.name, ()) if rank in unseen)
+    state = State.PARTLY if seen else State.FROZEN if frozen else State.UNSEEN
+    if seen and not unseen:
+        state = State.SEEN
+    elif not seen and window.engine.facts.role == "prefill" and signal.name in OF_DECODING:
+        state, unseen = State.BESIDE, ()
+    return Sighting(signal, state, unseen, frozen, needing)
 
 
-def render(checkup: Checkup, width: int) -> str:
-    """The checkup for a person: what is missing first, grouped by the flag that turns it on."""
-    there = [s for s in checkup.sightings if s.there]
-    count = f"{len(there)} of {len(checkup.sightings)} signals on all {len(checkup.ranks)} ranks"
-    blocked = "every rule can answer" if not checkup.blocked else f"{len(checkup.blocked)} rules cannot answer in full"
-    lines = [f"{safe(checkup.engine, 160)} ({safe(checkup.kind)}): {count}; {blocked}"]
-    if checkup.problems:
-        lines += ["", "Problems while reading"]
-        for problem in checkup.problems:
-            lines += _paragraph(f"- {prose(str(problem))}", width)
-    for enable, lost in _by_flag(checkup.sightings).items():
-        lines += ["", *wrap(f"To get {len(lost)} more, {enable}:", width)]
-        for sighting in lost:
-            lines += _paragraph(_what(sighting), width)
-    if there:
-        lines += ["", "There", *_paragraph(", ".join(s.signal.name for s in there), width)]
-    if checkup.blocked:
-        lines += ["", "Rules that cannot answer in full", *_paragraph(", ".join(checkup.blocked), width)]
-    return "\n".join(lines) + "\n"
+def _blocked(rule: Rule, lacks: tuple[str, ...], kind: str) -> Blocked:
+    return Blocked(rule, lacks, least(enabling.enable(name, kind) for name in lacks))
 
 
-def to_json(checkups: Sequence[Checkup]) -> dict[str, Any]:
-    """The same for programs."""
-    return {"schema": SCHEMA, "engines": [_engine(c) for c in checkups]}
+def _impossible(outcome: Outcome, blocked: Blocked) -> bool:
+    return isinstance(outcome, NoData) and bool(set(outcome.missing) & set(blocked.lacks))
 
 
-def _engine(checkup: Checkup) -> dict[str, Any]:
-    return {
-        "engine": checkup.engine,
-        "kind": checkup.kind,
-        "ranks": list(checkup.ranks),
-        "complete": checkup.complete,
-        "signals": [
-            {
-                "signal": s.signal.name,
-                "unit": s.signal.unit,
-                "about": s.signal.about,
-                "there": s.there,
-                "missing_on_ranks": list(s.unseen),
-                "enable": s.signal.enable,
-                "adds": s.signal.adds,
-                "rules": list(s.rules),
-            }
-            for s in checkup.sightings
-        ],
-        "blocked_rules": {rule: list(lacks) for rule, lacks in checkup.blocked.items()},
-        "problems": [asdict(p) for p in checkup.problems],
-    }
+def _remedies(mute: list[Blocked]) -> tuple[Remedy, ...]:
+    """The rules that cannot answer, by the changes that let them; a change counts what it brings beside its own."""
+    groups: dict[tuple[str, ...], list[Blocked]] = {}
+    for each in mute:
+        groups.setdefault(each.changes, []).append(each)
 
+    def enables(changes: tuple[str, ...]) -> int:
+        return sum(all(any(covers(made, asked) for made in changes) for asked in each.changes) for each in mute)
 
-def _by_flag(sightings: Sequence[Sighting]) -> dict[str, list[Sighting]]:
-    """What is missing, by how to get it; the flag that unblocks most rules first."""
-    groups: dict[str, list[Sighting]] = {}
-    for sighting in sightings:
-        if not sighting.there:
-            groups.setdefault(sighting.signal.enable, []).append(sighting)
-    return dict(sorted(groups.items(), key=lambda item: -len({rule for s in item[1] for rule in s.rules})))
-
-
-def _what(sighting: Sighting) -> str:
-    signal = sighting.signal
-    where = f" is missing on ranks {', '.join(map(str, sighting.unseen))} only" if sighting.partly else ""
-    rules = f"; needed by: {', '.join(sighting.rules)}" if sighting.rules else ""
-    return f"- {signal.name}{where} ({signal.about}): {signal.adds}{rules}"
-
-
-def _paragraph(text: str, width: int) -> list[str]:
-    return wrap(text, width, "  ", "    ")
+    ordered = sorted(groups, key=lambda changes: (-enables(changes), len(changes), changes))
+    return tuple(Remedy(changes, tuple(groups[changes])) for changes in ordered)

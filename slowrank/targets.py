@@ -12,7 +12,7 @@ from slowrank.durations import LONGEST
 
 if TYPE_CHECKING:
     from collector.intake import Intake
-    from collector.model import Window
+    from collector.model import Clock, Window
     from collector.scrape import Target
 
 SUFFIX = ".slowrank"
@@ -52,7 +52,7 @@ def parse(addresses: Sequence[str], key_name: str | None) -> list[Target]:
     return found
 
 
-def replay(path: Path, seconds: float | None) -> list[Window]:
+def replay(path: Path, seconds: float | None, clock: Clock | None = None) -> list[Window]:
     """The windows of a capture: of its last `seconds`, or of all of it. From here on a file and a live engine are the same thing."""
     from collector import capture
     from collector.intake import Intake
@@ -60,7 +60,7 @@ def replay(path: Path, seconds: float | None) -> list[Window]:
     if seconds is None:
         arrivals = [page.arrived for page in capture.read_capture(path)]
         seconds = max(arrivals, default=0.0) - min(arrivals, default=0.0) + 1.0
-    intake = Intake(depth_s=min(seconds, LONGEST))  # a file's times are not to be trusted with our memory
+    intake = Intake(depth_s=min(seconds, LONGEST), clock=clock)  # a file's times are not to be trusted with our memory
     capture.replay(path, intake)
     if not intake.engines():
         raise CaptureError(f"{path}: holds no page at all; record again while the engine answers")

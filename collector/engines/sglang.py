@@ -117,17 +117,22 @@ _PROGRESS = (signals.STEPS_ACTIVE, signals.DECODE_STEPS, signals.PREFILL_TOKENS,
 
 def adjust(window: Window) -> Window:
     """The window with what only a comparison of two pages tells: signals that exist but stand still are dropped, per rank, with a
-    Problem that names the switch; SCHEDULER_WORK is made of the stages less the sync wait inside them; helper counters are gone.
+    Problem that names the switch, and told in `frozen`; SCHEDULER_WORK is made of the stages less the sync wait inside them, ACCEPT_LENGTH
+    of the tokens and rows of decode steps; helper counters are gone.
     """
     working = _working(window)
     values = dict(window.values)
     problems = list(window.problems)
+    frozen: dict[str, tuple[int, ...]] = {}
     where = f"{window.engine.id} {PATHS[Source.SGLANG_METRICS]}"
     for switch in _SWITCHES:
         off = _stands_still(values, switch.tell, len(window.ranks)) & working
         if off.any():
             for name in switch.drop:
                 if name in values:
+                    if name in signals.CATALOGUE:
+                        there = off & np.isfinite(values[name]).any(axis=1)
+                        frozen[name] = tuple(rank for rank, still in zip(window.ranks, there, strict=True) if still)
                     values[name] = np.where(off[:, None], np.nan, values[name])
             whom = "" if off.all() else f" on {name_ranks(rank for rank, still in zip(window.ranks, off, strict=True) if still)}"
             problems.append(Problem(where, switch.what + whom, switch.then))
@@ -135,8 +140,11 @@ def adjust(window: Window) -> Window:
     stages, sync = values.get(sglang_metrics.STAGES), values.get(signals.SYNC_WAIT)
     if stages is not None and sync is not None:
         values[signals.SCHEDULER_WORK] = _difference(stages, sync, np.diff(window.edges))
+    rows, tokens = values.get(sglang_loads.ROWS), values.get(sglang_loads.TOKENS)
+    if rows is not None and tokens is not None:
+        values[signals.ACCEPT_LENGTH] = _ratio(tokens, rows)
     kept = {name: found for name, found in values.items() if not name.startswith("_") and np.isfinite(found).any()}
-    return replace(window, values=kept, problems=tuple(problems))
+    return replace(window, values=kept, problems=tuple(problems), frozen={name: ranks for name, ranks in frozen.items() if ranks})
 
 
 def _working(window: Window) -> bool:
@@ -168,6 +176,13 @@ def _unscraped(window: Window, where: str) -> list[Problem]:
     ranks = [rank for rank, unseen in zip(window.ranks, blind, strict=True) if unseen]
     then = "name every node of the engine, node 0 first: host0:30000,host1:30000"
     return [Problem(where, f"no counters of {name_ranks(ranks)}: each node shows its own ranks only", then)] if ranks else []
+
+
+def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
+    """(R, T) of two rates; NaN where the divisor is unknown or nothing happened."""
+    out: FloatArray = np.full(part.shape, np.nan)
+    np.divide(part, whole, out=out, where=np.isfinite(part) & np.isfinite(whole) & (whole > 0))
+    return out
 
 
 def _difference(whole: FloatArray, part: FloatArray, lengths: FloatArray) -> FloatArray:

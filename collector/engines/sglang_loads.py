@@ -29,7 +29,30 @@ FIELDS: tuple[tuple[str, str, float], ...] = (
 )
 """Signal, field of one rank's entry, factor into the signal's unit."""
 
-MOMENTS: tuple[tuple[str, int, float], ...] = ((signals.DECODE_STEPS, 0, 1.0), (signals.DECODE_TIME, 2, 1e-6))
+SECTION_FIELDS: tuple[tuple[str, str, str, float], ...] = (
+    (signals.BOOTSTRAP_QUEUE, "disaggregation", "prefill_bootstrap_queue_reqs", 1.0),
+    (signals.INFLIGHT_QUEUE, "disaggregation", "prefill_inflight_queue_reqs", 1.0),
+    (signals.PREALLOC_QUEUE, "disaggregation", "decode_prealloc_queue_reqs", 1.0),
+    (signals.TRANSFER_QUEUE, "disaggregation", "decode_transfer_queue_reqs", 1.0),
+    (signals.TRANSFER_SPEED, "disaggregation", "kv_transfer_speed_gb_s", 1e9),
+    (signals.TRANSFER_LATENCY, "disaggregation", "kv_transfer_latency_ms", 1e-3),
+    (signals.ACCEPT_LENGTH, "speculative", "accept_length", 1.0),
+)
+"""Signal, section of one rank's entry, field in it, factor into the signal's unit. The accept length there is of the scheduler's whole
+life; `sglang.adjust` puts the window's own in its place where the decode moments give it."""
+
+ROWS = "_decode_rows"
+"""Helper counter, 1: requests summed over decode steps (decode_moments sum b)."""
+
+TOKENS = "_decode_tokens"
+"""Helper counter, tokens: tokens that those steps made (decode_moments sum g): more than one a request with speculative decoding."""
+
+MOMENTS: tuple[tuple[str, int, float], ...] = (
+    (signals.DECODE_STEPS, 0, 1.0),
+    (signals.DECODE_TIME, 2, 1e-6),
+    (ROWS, 1, 1.0),
+    (TOKENS, 5, 1.0),
+)
 """Signal, index in `decode_moments` [n, sum b, sum t, sum b^2, sum b t, sum g], factor; t is in microseconds."""
 
 ROLES = {"null": "unified", "prefill": "prefill", "decode": "decode"}
@@ -49,6 +72,16 @@ class _Memory(msgspec.Struct):
 
 class _Disaggregation(msgspec.Struct):
     mode: str | None = None
+    prefill_bootstrap_queue_reqs: float | None = None
+    prefill_inflight_queue_reqs: float | None = None
+    decode_prealloc_queue_reqs: float | None = None
+    decode_transfer_queue_reqs: float | None = None
+    kv_transfer_speed_gb_s: float | None = None
+    kv_transfer_latency_ms: float | None = None
+
+
+class _Speculative(msgspec.Struct):
+    accept_length: float | None = None
 
 
 class _Rank(msgspec.Struct):
@@ -65,6 +98,7 @@ class _Rank(msgspec.Struct):
     decode_moments: list[float | None] | None = None
     memory: _Memory | None = None
     disaggregation: _Disaggregation | None = None
+    speculative: _Speculative | None = None
 
 
 class _Loads(msgspec.Struct):
@@ -135,8 +169,8 @@ def _never_published(entry: _Rank) -> bool:
 
 def _values(entry: _Rank, rank: int, url: str, problems: list[Problem]) -> dict[str, float]:
     found: dict[str, float] = {}
-    for name, field, factor in FIELDS:
-        raw: float | None = getattr(entry, field)
+    for name, section, field, factor in (*((name, "", field, factor) for name, field, factor in FIELDS), *SECTION_FIELDS):
+        raw: float | None = getattr(getattr(entry, section) if section else entry, field, None)
         if raw is None:
             continue
         if raw < 0:
@@ -147,7 +181,7 @@ def _values(entry: _Rank, rank: int, url: str, problems: list[Problem]) -> dict[
     for name, index, factor in MOMENTS if moments is not None else ():
         part = moments[index] if moments is not None and len(moments) > index else None
         if part is None or part < 0:
-            problems.append(Problem(url, f"rank {rank}: decode_moments lacks a usable element {index}; the step time is not read from it"))
+            problems.append(Problem(url, f"rank {rank}: decode_moments lacks a usable element {index}; what is made of it is unknown"))
             break
         found[name] = part * factor
     return found

@@ -124,7 +124,7 @@ def _tiles(diagnosis: EngineDiagnosis) -> list[tuple[str, str, str]]:
     tiles = []
     if text.is_finding(verdict):
         tiles.append(("culprit", text.ranks_in_words(verdict.ranks), "marked below" if verdict.ranks else "these signals name none"))
-        tiles.append(("cost", str(verdict.share) if verdict.share else "unknown", "of step time; a repair gives it back"))
+        tiles.append(("cost", str(verdict.share) if verdict.share else "unknown", f"of {verdict.share_of}; a repair gives it back"))
     if not text.is_blind(verdict):
         tiles.append(("confidence", text.confidence(verdict.confidence), "in this verdict"))
     tiles.append(("step time", quantity(diagnosis.step_time, "s"), "of the whole group"))

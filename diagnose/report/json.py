@@ -58,6 +58,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "severity": verdict.severity.value,
         "summary": verdict.summary,
         "share": asdict(verdict.share) if verdict.share else None,
+        "share_of": verdict.share_of,
         "lost_time": asdict(verdict.lost_time),
         "evidence": _evidence(verdict.evidence),
         "ruled_out": [{"class": r.klass.value, "why": r.why} for r in verdict.ruled_out],
@@ -65,6 +66,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "remedy": verdict.remedy,
         "runbook": verdict.runbook,
         "would_tell": verdict.would_tell,
+        "since": _time(verdict.since) if verdict.since is not None else None,
         "also": [_verdict(other) for other in verdict.also],
     }
 
@@ -83,6 +85,7 @@ def _said(outcome: Outcome) -> dict[str, Any]:
             "outcome": "finding",
             "ranks": list(outcome.ranks),
             "share": asdict(outcome.share),
+            "share_of": outcome.share_of,
             "confidence": outcome.confidence,
             "summary": outcome.summary,
             "evidence": _evidence(outcome.evidence),

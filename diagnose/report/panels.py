@@ -81,7 +81,7 @@ def _group_rates(window: Window) -> FloatArray:
     """(T,) steps per second of the group, as lockstep.group_rate says it of the whole window."""
     if not window.ranks:
         return np.full(len(window.edges) - 1, np.nan)
-    return lockstep.nanmedian(window.get(signals.STEPS_ACTIVE) + window.get(signals.STEPS_IDLE), axis=0)
+    return lockstep.nanmedian(window.get(signals.STEPS_ACTIVE) + window.get(signals.STEPS_IDLE))
 
 
 def _over(values: FloatArray, rate: FloatArray) -> FloatArray:

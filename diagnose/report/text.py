@@ -89,7 +89,7 @@ def subject(verdict: Verdict) -> str:
 
 def cost(verdict: Verdict) -> str:
     """What the cause costs."""
-    return f"{verdict.share} of step time" if verdict.share else "cost unknown"
+    return f"{verdict.share} of {verdict.share_of}" if verdict.share else "cost unknown"
 
 
 def confidence(value: float) -> str:
@@ -158,9 +158,11 @@ def facts(diagnosis: EngineDiagnosis) -> Iterator[tuple[str, str]]:
     yield "", ", ".join(safe(text, _IDENTITY) for text in named if text)
     span = f"{utc(diagnosis.start)} to {utc(diagnosis.end)} ({diagnosis.end - diagnosis.start:.0f} s, {diagnosis.scrapes:,} pages read)"
     yield "window", span
+    if verdict.since is not None:
+        yield "since", f"{utc(verdict.since)}: before that, the window does not show it"
     yield "step time", f"{quantity(diagnosis.step_time, 's')}, clock: {safe(engine.clock)}"
     if verdict.share and is_finding(verdict):
-        yield "cost", f"{verdict.share} of step time; repairing the cause gives that back"
+        yield "cost", f"{cost(verdict)}; repairing the cause gives that back"
     yield "lost time", _lost(verdict)
     if is_finding(verdict) and not verdict.ranks and verdict.klass is not Class.OUTSIDE:
         yield "culprit", "no rank can be named from these signals"

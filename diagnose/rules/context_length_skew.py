@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from diagnose import deal
 from diagnose.confidence import confidence
+from diagnose.dealt import Deal
 from diagnose.model import Class, Finding, Healthy, NoData, Severity
 from diagnose.rules import Limits, rule
 
@@ -28,19 +29,20 @@ if TYPE_CHECKING:
 )
 def context_length_skew(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     found = deal.uneven_deal(case, limit)
-    if not isinstance(found, deal.Deal):
+    if not isinstance(found, Deal):
         return found
-    if not found.by_length:
+    top = max(found.longer or found.rows, key=lambda row: found.lengths[row])
+    if not found.longer:
         return Healthy(
-            f"contexts on the busiest rank are {found.length_ratio:.1f} times its peers', its request count {found.count_ratio:.1f} times"
+            f"contexts on the busiest rank are {found.lengths[top]:.1f} times its peers', its request count {found.counts[top]:.1f} times"
         )
-    names = case.rank_ids(found.rows)
+    names = case.rank_ids(found.longer)
     return Finding(
         ranks=names,
-        share=found.share,
+        share=found.part(found.longer),
         confidence=confidence(found.share.mid, limit.share, missing=len(found.weakened_by)),
-        summary=f"contexts on rank {', '.join(map(str, names))} are {found.length_ratio:.1f} times as long as its peers'",
-        evidence=found.evidence,
-        would_tell="move one long context to another rank: the step time must follow it",
+        summary=f"contexts on rank {', '.join(map(str, names))} are {found.lengths[top]:.1f} times as long as its peers'",
+        evidence=deal.evidence(case, top),
+        would_tell=found.would_tell or "move one long context to another rank: the step time must follow it",
         weakened_by=found.weakened_by,
     )

@@ -38,6 +38,8 @@ UNPRICED = 0.6
 )
 def graph_fallback(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     window = case.window
+    if window.engine.facts.role == "prefill":
+        return Healthy("a prefill server has no decode passes that could lose their graphs")
     eager = graphs.eager_share(window)
     touched = graphs.prefill_touched(window)
     if eager is None or touched is None:

@@ -62,6 +62,7 @@ def idle_lockstep(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     return Finding(
         ranks=case.rank_ids(rows),
         share=Share(burnt, burnt, burnt),
+        share_of="the cards' steps",
         confidence=confidence(burnt, limit.burnt / 2, missing=len(weakened)),
         summary=f"{requests:.1f} requests keep {len(window.ranks)} ranks stepping: {burnt:.0%} of the cards' steps are idle;"
         " that is cards' time, no request is slower for it",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     seconds=Threshold(
         0.3,
         "s per request",
-        "the ranks account for all of it but 0.00 in 256 healthy windows of four traffics (healthy_spread.py); answers kept for 0.6 s gave 0.44",
+        "all but 0.00 was the ranks' in 256 healthy windows of four traffics (healthy_spread.py); answers kept for 0.6 s gave 0.44",
     ),
     part=Threshold(
         0.3,
@@ -65,6 +65,7 @@ def outside_the_ranks(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         ranks=(),
         share=Share(share, share, min(1.0, share * found.wait / found.outside)),
         confidence=confidence(found.outside, limit.seconds, missing=len(weakened)),
+        share_of="the requests' time",
         summary=f"{said}: requests wait {found.outside:.2f} s outside the ranks, {share:.0%} of their time if all is as now",
         evidence=(
             Evidence(

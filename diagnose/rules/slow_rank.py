@@ -1,16 +1,19 @@
-"""One rank's host side is slower than its peers', window after window.
+"""One rank is slower than its peers, window after window: its host side or its card.
 
-What it detects: a rank that persistently arrives last at the host exchanges and is busy, or whose CPU time is not observed.
-Why it matters: the exchange ends when the last scheduler arrives; one slow rank sets everybody's clock.
-Not this rule: a late rank that is kept from running (`host_cpu_starved`); lateness that comes and goes
-(`slow_process`); lateness that follows load (`request_count_skew`).
+What it detects: a rank that persistently arrives last at the host exchanges and is busy, or whose CPU time is not observed; with level
+hosts, a card whose own attention sets the step time whoever has most of it (minutes of window, changing leaders); where ranks share no
+clock, a rank whose own steps take longer than its load allows by its peers'.
+Why it matters: the exchange ends when the last scheduler arrives, each layer when the last card has; one slow rank sets everybody's clock.
+Not this rule: a late rank that is kept from running (`host_cpu_starved`); lateness that comes and goes (`slow_process`);
+lateness that follows load (`request_count_skew`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from diagnose import late_host
+from collector.model import Clock
+from diagnose import independent, late_card, late_host
 from diagnose.confidence import confidence
 from diagnose.model import Class, Finding, Healthy, NoData, Severity
 from diagnose.rules import Limits, rule
@@ -22,15 +25,20 @@ if TYPE_CHECKING:
 @rule(
     klass=Class.SINGLE_POINT,
     severity=Severity.PAGE,
-    remedy="Take a stack of the rank's scheduler (py-spy dump --pid PID) a few times: garbage collection, grammar or tokenising shows"
-    " at once. Then restart that process and measure again before replacing anything.",
+    remedy="A late host: take a stack of the rank's scheduler (py-spy dump --pid PID) a few times; garbage collection or tokenising"
+    " shows at once. A slow card: read its clocks, throttle reasons and ECC errors (nvidia-smi -q) against a peer's. Restart that process"
+    " and measure again before replacing anything.",
     needs=late_host.NEEDS,
     **late_host.THRESHOLDS,
+    **independent.THRESHOLDS,
 )
 def slow_rank(case: Case, limit: Limits) -> Finding | Healthy | NoData:
+    if case.window.engine.clock is not Clock.EXCHANGE:
+        return independent.slow_rank(case, limit)
     found = late_host.late_host(case, limit)
     if not isinstance(found, late_host.LateHost):
-        return found
+        card = late_card.late_card(case, limit.share)
+        return found if card is None else _card(case, card, limit)
     if found.several:
         return Healthy("several ranks are late together, which is no single rank's doing")
     ratio = found.cpu_ratio
@@ -48,4 +56,17 @@ def slow_rank(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         evidence=(*found.evidence, *(() if ratio is None else (late_host.cpu_evidence(case, found),))),
         would_tell=found.would_tell or "py-spy dump of that rank's scheduler: what it does while the others wait",
         weakened_by=found.weakened_by,
+    )
+
+
+def _card(case: Case, card: late_card.LateCard, limit: Limits) -> Finding:
+    rank = case.window.ranks[card.row]
+    sure = confidence(card.share.mid, limit.share)
+    return Finding(
+        ranks=(rank,),
+        share=card.share,
+        confidence=sure if card.priced else min(sure, late_card.UNPRICED),
+        summary=f"the step time follows rank {rank}'s attention, whoever has most of it: its card is slower than its peers'",
+        evidence=card.evidence,
+        would_tell="that card's clocks, throttle reasons and ECC errors (dcgm-exporter), or one long context moved to it and away again",
     )

@@ -1,6 +1,6 @@
 """A rank has stopped with work pending.
 
-What it detects: load snapshots that stop advancing while requests run or wait.
+What it detects: load snapshots that stop advancing while requests run or wait; on vLLM, which has none, counters that stand still.
 Why it matters: in a lockstep one stopped rank stops all; health checks may go on answering 200.
 Not this rule: a rank that steps on while its snapshots stand (`stale_ledger`); an idle engine (its snapshots go on).
 """
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collector import signals
-from diagnose import freshness
+from collector.model import Clock
+from diagnose import freshness, progress
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity, Share
 from diagnose.rules import Limits, rule
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     **freshness.THRESHOLDS,
 )
 def stuck_rank(case: Case, limit: Limits) -> Finding | Healthy | NoData:
+    if case.window.engine.clock is not Clock.EXCHANGE:  # no load snapshots there
+        return progress.stuck(case)
     if missing := case.window.missing(signals.SNAPSHOT_AGE, signals.RUNNING):
         if (np.nan_to_num(freshness.stepping(case.window, np.zeros(len(case.window.ranks)))) > 0).any():
             return Healthy("steps were counted to the end of the window")

@@ -1,22 +1,26 @@
-"""The whole group is slower than its own past, at the same load, and no rank can be named.
+"""The whole group is slower than its own past or than its twins, at the same load, and no rank can be named.
 
-What it detects: a step time above the engine's healthy past that attention, prefill, host waits and experts do not explain.
+What it detects: a step time above the engine's healthy past, or without one above engines that serve the same, that attention, prefill,
+host waits and experts do not explain.
 Why it matters: inside a lockstep a slow card, a power cap on all cards and a slower build look the same to the engine's metrics.
-Not this rule: uneven experts (`expert_hotspot`); lost graphs (`graph_fallback`); more prefill (`prefill_drags_decode`); a late host
-(`slow_rank`); more load than before.
+Not this rule: uneven experts (`expert_hotspot`); lost graphs (`graph_fallback`); more prefill (`prefill_drags_decode`); a queue before a
+card (`dispatch_skew`); a late host (`slow_rank`); more load than before.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from collector import promql, signals
-from diagnose import graphs, prefill_drag
+from collector.model import Clock
+from diagnose import attribution, dispatch, fleet, graphs, group_pace, late_card, prefill_drag, slow_card
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity
 from diagnose.rules import Limits, Threshold, rule
 
 if TYPE_CHECKING:
+    from collector.model import Window
     from diagnose.case import Case
 
 NEEDS = (
@@ -52,45 +56,93 @@ NEEDS = (
     ),
 )
 def whole_group_slow(case: Case, limit: Limits) -> Finding | Healthy | NoData:
+    if case.window.engine.clock is not Clock.EXCHANGE:
+        return group_pace.whole_group(case, limit)
     if missing := case.window.missing(*NEEDS):
         return NoData(missing, "with these missing, another cause could be behind a slow step")
-    if case.baseline is None:
-        return NoData((), "there is no healthy past of this engine to compare with")
-    excess = case.excess
-    if excess is None or excess.tokens_ratio is None:
-        return NoData((), "the engine's past does not hold what a comparison needs")
+    found = _reference(case, limit)
+    if isinstance(found, NoData):
+        return found
+    excess, before = found.excess, attribution.balancedness(found.window)
     if excess.share.mid < limit.share or excess.share.low < limit.share / 2:
-        return Healthy(
-            f"a step takes {excess.now * 1e3:.1f} ms against {excess.before * 1e3:.1f} ms before: {excess.share.mid:.1%} unexplained"
-        )
-    if not 1 / limit.tokens <= excess.tokens_ratio <= limit.tokens:
-        return NoData((), f"the load is {excess.tokens_ratio:.1f} times what it was: the past is no measure for it")
-    fallen = case.balancedness_before is not None and case.balancedness is not None and case.balancedness_before - case.balancedness
+        return Healthy(f"a step takes {excess.now * 1e3:.1f} ms against {found.against}: {excess.share.mid:.1%} unexplained")
+    if not 1 / limit.tokens <= found.tokens_ratio <= limit.tokens:
+        return NoData((), f"the load is {found.tokens_ratio:.1f} times what it was: the past is no measure for it")
+    fallen = before is not None and case.balancedness is not None and before - case.balancedness
     if fallen and fallen > limit.balancedness:
-        return Healthy(f"expert balancedness fell by {fallen:.2f} as the steps grew: the experts explain it")
-    if graphs.lost(case.window, case.baseline):
+        return Healthy(f"expert balancedness is {fallen:.2f} lower where the steps are longer: the experts explain it")
+    if graphs.lost(case.window, found.window):
         return Healthy("decode passes lost their CUDA graphs as the steps grew: that explains it")
     if (grown := case.prefill_growth) is not None and prefill_drag.fires(grown, Limits(prefill_drag.THRESHOLDS)):
         return Healthy(f"prefill touches {grown.touched:.0%} more of the steps than before: that explains it")
+    if (card := late_card.late_card(case, limit.share)) is not None:
+        return Healthy(f"the step time follows the attention of rank {case.window.ranks[card.row]}: its card explains it")
+    if rows := dispatch.queued(case.window, dispatch.THRESHOLDS["ratio"].value):
+        return Healthy(f"tokens reach rank {', '.join(map(str, case.rank_ids(rows)))} late in every dispatch: that explains it")
     weakened = case.window.missing(signals.BALANCEDNESS_COUNT, signals.EAGER_STEPS)
     return Finding(
         ranks=(),
         share=excess.share,
         confidence=confidence(excess.share.mid, limit.share, missing=len(weakened)),
-        summary=f"steps take {excess.now * 1e3:.1f} ms instead of {excess.before * 1e3:.1f} ms at the same load; no rank can be named"
-        + ("; hot experts cannot be excluded" if weakened else ""),
+        summary=f"{found.summary}; no rank can be named" + ("; hot experts cannot be excluded" if weakened else ""),
         evidence=(
             Evidence(
                 signal="step_time",
-                what=f"a step takes {excess.now * 1e3:.1f} ms, it took {excess.before * 1e3:.1f} ms,"
-                f" with {excess.tokens_ratio:.2f} times the tokens",
+                what=f"a step takes {excess.now * 1e3:.1f} ms against {found.against}, with {found.tokens_ratio:.2f} times the tokens",
                 observed=excess.now,
-                expected=excess.before,
+                expected=found.expected,
                 unit="s",
-                threshold=excess.before / (1.0 - limit.share),
+                threshold=found.expected / (1.0 - limit.share),
                 promql=promql.STEP_TIME,
             ),
         ),
-        would_tell="clocks and throttle reasons of the group's cards (dcgm-exporter), and expert balancedness if it is not reported",
+        would_tell="clocks and throttle reasons of the group's cards (dcgm-exporter), who waits for whom in dispatch"
+        " (DeepXTrace), and expert balancedness if it is not reported" + _hidden(case),
         weakened_by=weakened,
+    )
+
+
+def _hidden(case: Case) -> str:
+    """Why the step time itself names no card, if that is because it cannot."""
+    return f". {case.card.why}: {case.card.would_tell}" if isinstance(case.card, slow_card.Unidentified) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """What the engine is held against, and how to say so."""
+
+    window: Window
+    excess: attribution.Excess
+    tokens_ratio: float
+    expected: float  # s per step
+    against: str
+    summary: str
+
+
+def _reference(case: Case, limit: Limits) -> _Reference | NoData:
+    """The healthy past, or without one the twins."""
+    if case.baseline is not None:
+        past = case.excess
+        if past is None or past.tokens_ratio is None:
+            return NoData((), "the engine's past does not hold what a comparison needs")
+        was = f"{past.before * 1e3:.1f} ms before"
+        summary = f"steps take {past.now * 1e3:.1f} ms instead of {past.before * 1e3:.1f} ms at the same load"
+        return _Reference(case.baseline, past, past.tokens_ratio, past.before, was, summary)
+    if not case.twins:
+        return NoData((), "there is no healthy past of this engine to compare with")
+    if len(case.twins) < fleet.QUORUM:
+        return NoData((), "there is one twin and no healthy past: of two engines that differ, neither is the measure of the other")
+    measured = fleet.measure(case.window, case.twins, case.host_dry, limit.tokens)
+    if measured is None:
+        return NoData((), f"fewer than {fleet.QUORUM} of its {len(case.twins)} twins carry a load that can be compared")
+    over = measured.excess
+    expected = over.now * (1.0 - over.share.mid)
+    slower = over.now / max(expected, 1e-9) - 1.0
+    return _Reference(
+        measured.twin,
+        over,
+        measured.tokens_ratio,
+        expected,
+        f"{expected * 1e3:.1f} ms of its {measured.twins} twins at this load",
+        f"steps take {over.now * 1e3:.1f} ms: {slower:.0%} slower than its {measured.twins} twins at the same load",
     )

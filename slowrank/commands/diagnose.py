@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slowrank.commands.options import KEY, TIME, ReportFormat, parse_time
+from collector.errors import ConfigError
+from slowrank.commands.options import KEY, TIME, ClockOption, ReportFormat, parse_time
 from slowrank.exits import Exit, worst
 from slowrank.terminal import colour, say, tell, width
 
@@ -24,9 +25,9 @@ LIVE_SECONDS = 20.0
 
 def diagnose(
     targets: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(metavar="TARGET", help="URL or host:port (a comma joins the nodes of one engine), or a capture file."),
-    ],
+    ] = None,
     seconds: Annotated[
         float | None,
         typer.Option(
@@ -45,7 +46,23 @@ def diagnose(
         Path | None,
         typer.Option(metavar="CAPTURE", help="A capture of this engine when it was healthy: shows slowness of the whole group."),
     ] = None,
+    dispatch_log: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="DeepXTrace's log of this engine: who waits for whom in the experts' dispatch.")
+    ] = None,
     record: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep what is read in a capture file.")] = None,
+    clock: Annotated[
+        ClockOption,
+        typer.Option(
+            help="vLLM: lockstep for a model with experts, whose ranks step together; independent for one without; auto looks at how"
+            " the step times move."
+        ),
+    ] = ClockOption.AUTO,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE", help="An engine's log, SGLang's or vLLM's; a comma joins rotated files, oldest first. Says less than pages do."
+        ),
+    ] = None,
     api_key_env: Annotated[str | None, KEY] = None,
 ) -> None:
     """Say whether a rank is slow, which, why, what it costs and what to do.
@@ -53,11 +70,16 @@ def diagnose(
     Exit codes: 0 healthy, 1 finding, 2 usage or configuration, 3 insufficient evidence, 4 unreachable.
     Over several engines 1 beats 3 beats 4 beats 0.
     """
-    from slowrank.diagnosing import conclude, exit_of, read
+    from slowrank.diagnosing import conclude, exit_of, read, with_dispatch_log
+    from slowrank.logs import read_log
 
-    reading = read(targets, seconds, LIVE_SECONDS, record, api_key_env)
-    diagnoses = conclude(reading.windows, baseline)
-    _print(diagnoses, reading.windows, form)
+    if not targets and not log:
+        raise ConfigError("nothing to read: give a TARGET, for example host:30000, or --log FILE")
+    logs = tuple(read_log(text, seconds, clock.clock) for text in log or [])
+    reading = read(targets or [], seconds, LIVE_SECONDS, record, api_key_env, clock.clock)
+    windows = with_dispatch_log((*logs, *reading.windows), dispatch_log)
+    diagnoses = conclude(windows, baseline, clock.clock)
+    _print(diagnoses, windows, form)
     for engine, why in reading.unreached.items():
         tell(f"{engine} did not answer: {why}")
     if reading.interrupted:

@@ -1,18 +1,15 @@
-"""`slowrank doctor`: which signals a target gives, which flag turns on the others, and what each would add."""
+"""`slowrank doctor`: which signals a target gives, which flag turns on the others, what each would add, and which verdicts wait for it."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from slowrank.commands.options import KEY, TIME, Format, parse_time
 from slowrank.exits import Exit
 from slowrank.terminal import say, tell, width
-
-if TYPE_CHECKING:
-    pass
 
 
 def doctor(
@@ -26,15 +23,17 @@ def doctor(
     form: Annotated[Format, typer.Option("--format", help="text for people, json for programs.")] = Format.TEXT,
     api_key_env: Annotated[str | None, KEY] = None,
 ) -> None:
-    """Say which signals an engine gives, and which flag turns on each of the others.
+    """Say which signals an engine gives, which flag turns on each of the others, and what cannot be told without them.
 
-    For each missing signal: what it would add, and which rules need it.
+    For each missing or frozen signal: what it would add, and which rules need it. Then the verdicts that are impossible today, by the
+    change that makes most of them possible, and those that are possible but weaker.
 
     Exit codes: 0 all there, 1 something is missing, 2 usage or configuration, 4 unreachable.
     """
     from diagnose.rules import load
     from slowrank.diagnosing import read
-    from slowrank.doctor import examine, render, to_json
+    from slowrank.doctor import examine
+    from slowrank.doctor_report import render, to_json
 
     reading = read([target], None, seconds, None, api_key_env)
     checkups = [examine(window, load()) for window in reading.windows]

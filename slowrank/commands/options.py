@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import typer
 
 from slowrank.durations import parse_duration
+
+if TYPE_CHECKING:
+    from collector.model import Clock
 
 TIME = "TIME"
 KEY = typer.Option("--api-key-env", metavar="NAME", help="Environment variable that holds the engine's API key.")
@@ -17,6 +21,21 @@ class Format(StrEnum):
 
     TEXT = "text"
     JSON = "json"
+
+
+class ClockOption(StrEnum):
+    """What a person says of a vLLM engine's ranks."""
+
+    AUTO = "auto"
+    LOCKSTEP = "lockstep"
+    INDEPENDENT = "independent"
+
+    @property
+    def clock(self) -> Clock | None:
+        """The clock that is meant; None: look for yourself."""
+        from collector.model import Clock
+
+        return {"auto": None, "lockstep": Clock.FORWARD, "independent": Clock.NONE}[self.value]
 
 
 class ReportFormat(StrEnum):

@@ -98,12 +98,6 @@ def test_an_engine_never_fetched_is_a_wrong_id() -> None:
         intake.window("b:1")
 
 
-def test_an_unknown_kind_of_engine_is_refused() -> None:
-    """With the kinds there are."""
-    with pytest.raises(ConfigError, match="known: sglang"):
-        Intake("tgi")
-
-
 def test_engines_do_not_mix() -> None:
     """Same ranks, same pages, two engines."""
     intake = Intake()
@@ -173,3 +167,40 @@ def test_a_window_does_not_change_when_more_is_fed() -> None:
     for k in range(11, 40):
         intake.feed(loads(1000.0 + k))
     assert all(np.array_equal(before[name], found, equal_nan=True) for name, found in window.values.items())
+
+
+VLLM = (CAPTURES.parent / "vllm-0.32.0" / "slowmoe-1.prom").read_bytes()
+
+
+def vllm(arrived: float, **where: Any) -> Page:
+    return page(Source.VLLM_METRICS, VLLM, arrived, **where)
+
+
+def test_what_an_engine_of_another_kind_has_not_is_no_problem() -> None:
+    """vLLM has no /v1/loads, and in development mode a /server_info that says other things; a node without /metrics is a problem though."""
+    intake = Intake()
+    intake.feed(page(Source.SGLANG_SERVER_INFO, '{"vllm_config": "..."}', 999.0))
+    intake.feed(page(Source.SGLANG_LOADS, "", 1000.0, error=f"{A}/v1/loads: HTTP 404"))
+    intake.feed(page(Source.SGLANG_METRICS, "", 1000.0, node=B, error=f"{B}/metrics: nothing listens there"))
+    intake.feed(vllm(1000.0))
+    window = intake.window("a:30000")
+    assert window.engine.kind == "vllm"
+    assert "v1/loads" not in said(window)
+    assert f"{B}/metrics: nothing listens there" in said(window)
+
+
+def test_two_kinds_under_one_target_are_not_joined() -> None:
+    """The first page decides, the other engine's is a problem with a way out."""
+    intake = Intake()
+    intake.feed(vllm(1000.0))
+    intake.feed(metrics("tp8-dp8-ep8-t1.prom", 1000.0, node=B))
+    window = intake.window("a:30000")
+    assert (window.engine.kind, len(window.ranks)) == ("vllm", 2)
+    assert "a page of sglang under a target whose other pages are of vllm; give each engine as a target of its own" in said(window)
+
+
+def test_a_log_is_no_page() -> None:
+    """A capture that claims so is refused."""
+    intake = Intake()
+    intake.feed(page(Source.VLLM_LOG, "x", 1000.0))
+    assert "is no page that an engine serves" in said(intake.window("a:30000"))

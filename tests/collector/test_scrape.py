@@ -508,3 +508,33 @@ def test_a_live_scrape_and_its_replay_give_the_same_window(tmp_path: Path) -> No
     assert np.array_equal(a.edges, b.edges)
     assert a.values.keys() == b.values.keys()
     assert all(np.array_equal(a.values[key], b.values[key], equal_nan=True) for key in a.values)
+
+
+VLLM = (CAPTURES.parent / "vllm-0.32.0" / "slowmoe-1.prom").read_bytes()
+
+
+def test_a_vllm_target_is_recognised_and_no_longer_asked_for_sglangs_pages(tmp_path: Path) -> None:
+    """Its /metrics is handed on as vLLM's; once it was seen, only that is asked for. Live and replayed, the window is vLLM's, and that
+    it has no /v1/loads is no problem."""
+
+    async def answer(path: str, headers: dict[str, str], writer: asyncio.StreamWriter) -> None:
+        writer.write(reply(VLLM) if path == "/metrics" else reply(b"", "404 Not Found"))
+
+    async def run() -> tuple[list[str], list[Page]]:
+        async with serving(answer) as server:
+            seen = Seen(lambda pages: sum(page.source is Source.VLLM_METRICS for page in pages) >= 12)
+            await scrape([Target(server.node, (server.node,))], seen, intervals={LOADS: 0.01, METRICS: 0.01, INFO: inf}, stop=seen.stop)
+            return [path for path, _ in server.asked], seen.pages
+
+    asked, pages = asyncio.run(run())
+    assert set(asked[-8:]) == {"/metrics"}
+    assert {page.source for page in pages if page.error is None} == {Source.VLLM_METRICS}
+    live, replayed = Intake(), Intake()
+    with CaptureWriter(tmp_path / "c", created=0.0, redacted=False) as writer:
+        for page in pages:
+            live.feed(page)
+            writer.write(page)
+    replay(tmp_path / "c", replayed)
+    windows = [intake.window(pages[0].engine) for intake in (live, replayed)]
+    assert [(w.engine.kind, w.ranks) for w in windows] == [("vllm", (0, 1))] * 2
+    assert not any("v1/loads" in str(problem) for w in windows for problem in w.problems)

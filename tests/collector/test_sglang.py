@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from collector import signals
-from collector.engines import sglang
+from collector.engines import sglang, sglang_loads
 from collector.engines.sglang_metrics import ROWS, STAGES
 from collector.errors import SourceError
 from collector.intake import Intake
@@ -398,3 +398,22 @@ def test_ranks_whose_node_is_not_scraped_are_named() -> None:
     nan = [np.nan] * 4
     window = sglang.adjust(made({signals.RUNNING: [[1.0] * 4] * 2, STAGES: [[0.5] * 4, nan], signals.SYNC_WAIT: [[0.1] * 4, nan]}))
     assert "no counters of rank 1" in str(window.problems[-1])
+
+
+def test_frozen_counters_are_told_per_rank() -> None:
+    """The signals dropped on rank 1 are named as there but standing still; those of rank 0 and the helpers are not."""
+    moving, still = [1.0] * 4, [0.0] * 4
+    values = {signals.STEPS_ACTIVE: [moving, still], signals.STEPS_IDLE: [still, still], signals.SYNC_WAIT: [moving, still]}
+    adjusted = sglang.adjust(made(values | {signals.PREFILL_TOKENS: [moving, moving]}))
+    assert adjusted.frozen == {signals.STEPS_ACTIVE: (1,), signals.STEPS_IDLE: (1,), signals.SYNC_WAIT: (1,)}
+    assert sglang.adjust(made({signals.PREFILL_TOKENS: [moving, moving]})).frozen == {}
+
+
+def test_accept_length_is_the_windows_own() -> None:
+    """Tokens over rows of the window's decode steps replace the scheduler's life-long mean; a rank that ran none is unknown."""
+    rows, tokens = [[8.0] * 4, [0.0] * 4], [[20.0] * 4, [0.0] * 4]
+    life = {signals.ACCEPT_LENGTH: [[1.9] * 4, [1.9] * 4]}
+    found = sglang.adjust(made(life | {sglang_loads.ROWS: rows, sglang_loads.TOKENS: tokens})).mean(signals.ACCEPT_LENGTH)
+    assert found[0] == pytest.approx(2.5)
+    assert np.isnan(found[1])
+    assert list(sglang.adjust(made(life)).mean(signals.ACCEPT_LENGTH)) == pytest.approx([1.9, 1.9])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector import signals
-from collector.engines import sglang
+from collector.engines import sglang, sglang_loads
 from collector.errors import SourceError
 from collector.model import Page, Reading, Source
 
@@ -40,7 +40,8 @@ def loads(*entries: dict[str, Any]) -> Reading:
 def test_a_reply_in_any_of_its_lengths(variant: str) -> None:
     """Core fields are on every variant; the values are the capture's, in our units."""
     reading = read(VARIANTS[variant]["body"])
-    assert {name: dict(found) for name, found in reading.values.items() if name != signals.SNAPSHOT_AGE} == {
+    section = {name for name, *_ in sglang_loads.SECTION_FIELDS}
+    assert {name: dict(found) for name, found in reading.values.items() if name not in {signals.SNAPSHOT_AGE, *section}} == {
         signals.RUNNING: {0: 52.0, 1: 24.0},
         signals.WAITING: {0: 7.0, 1: 0.0},
         signals.RESIDENT_TOKENS: {0: 201344.0, 1: 98304.0},
@@ -50,6 +51,8 @@ def test_a_reply_in_any_of_its_lengths(variant: str) -> None:
         signals.PREFILL_BUSY: pytest.approx({0: 412.339114, 1: 398.220991}),
         signals.DECODE_STEPS: {0: 88123.0, 1: 88120.0},
         signals.DECODE_TIME: pytest.approx({0: 2423.3825, 1: 2423.1201}),
+        sglang_loads.ROWS: {0: 4273944.0, 1: 2113221.0},
+        sglang_loads.TOKENS: {0: 4273944.0, 1: 2113221.0},
     }
     assert reading.problems == ()
     assert reading.facts.version == "0.5.23"
@@ -69,6 +72,32 @@ def test_facts_of_the_memory_section() -> None:
     assert facts.role == "unified"
     zero = loads({"dp_rank": 0, "timestamp": NOW, "memory": {"kv_cache_gb": 0.0, "token_capacity": 0}})
     assert zero.facts.kv_bytes_per_token is None
+
+
+def test_the_hand_over_of_a_split_engine_and_its_acceptance() -> None:
+    """Queues in requests, speed in bytes per second, latency in seconds; the section of speculation is there only with speculation."""
+    section = {
+        "mode": "prefill",
+        "prefill_bootstrap_queue_reqs": 3,
+        "prefill_inflight_queue_reqs": 4,
+        "decode_prealloc_queue_reqs": 0,
+        "decode_transfer_queue_reqs": 0,
+        "kv_transfer_speed_gb_s": 48.5,
+        "kv_transfer_latency_ms": 12.5,
+    }
+    reading = loads({"dp_rank": 0, "timestamp": NOW, "disaggregation": section, "speculative": {"accept_length": 2.4, "accept_rate": 0.5}})
+    assert {name: dict(found) for name, found in reading.values.items() if name != signals.SNAPSHOT_AGE} == {
+        signals.BOOTSTRAP_QUEUE: {0: 3.0},
+        signals.INFLIGHT_QUEUE: {0: 4.0},
+        signals.PREALLOC_QUEUE: {0: 0.0},
+        signals.TRANSFER_QUEUE: {0: 0.0},
+        signals.TRANSFER_SPEED: {0: pytest.approx(48.5e9)},
+        signals.TRANSFER_LATENCY: {0: pytest.approx(0.0125)},
+        signals.ACCEPT_LENGTH: {0: 2.4},
+    }
+    assert reading.facts.role == "prefill"
+    without = loads({"dp_rank": 0, "timestamp": NOW, "disaggregation": {"mode": "null"}, "speculative": None})
+    assert set(without.values) == {signals.SNAPSHOT_AGE}
 
 
 def test_one_rank_of_several() -> None:

@@ -41,9 +41,14 @@ class Plant:
     prompts: Mapping[int, float] = field(default_factory=dict)  # prompt tokens per second; the others' is 8000
     frozen: Mapping[int, float] = field(default_factory=dict)  # snapshot age at the end
     timer: bool = True
+    role: str | None = "unified"
+    held: Mapping[int, float] = field(default_factory=dict)  # requests in the hand-over of a split engine; the others' is 0.1
+    accept: Mapping[int, float] = field(default_factory=dict)  # tokens per request and step; given for one, the others' is 2.5, else 1
+    dispatch: Mapping[int, float] = field(default_factory=dict)  # wait in dispatch over the node's others; given for one, the others' is 1
+    sends: Mapping[int, float] = field(default_factory=dict)  # prefill server: KV bytes per second; the others' is 50e9
     turns: float = 0.0  # share of steps in which one of the ranks, each in its turn, prefills: three times a plain step
     burst: Mapping[int, float] = field(default_factory=dict)  # requests that come at once every five seconds and are gone after two
-    held: float = 0.0  # seconds for which the front end keeps each answer
+    kept: float = 0.0  # seconds for which the front end keeps each answer
     moody: bool = False  # the delays fall to three tenths every third second
 
     @property
@@ -101,9 +106,16 @@ class Plant:
         busy = running > 0  # the others step along
         mood = np.where(np.arange(columns) % 3 == 2, 0.3, 1.0) if self.moody else np.ones(columns)
         came = each(self.burst, 0.0)[:, None] * (np.arange(columns) % 5 < 2)
+        held = each(self.held, 0.1)
+        hand_over = {"prefill": signals.INFLIGHT_QUEUE, "decode": signals.TRANSFER_QUEUE}.get(self.role or "")
+        empty = (signals.BOOTSTRAP_QUEUE, signals.INFLIGHT_QUEUE, signals.PREALLOC_QUEUE, signals.TRANSFER_QUEUE)
         values = {
+            **{name: noisy(held if name == hand_over else 0.0, 0.0) for name in empty},
+            signals.TRANSFER_SPEED: noisy(each(self.sends, 50e9) if self.role == "prefill" else 0.0, 0.0),
+            signals.TRANSFER_LATENCY: noisy(0.005 if self.role == "prefill" else 0.0, 0.0),
+            signals.ACCEPT_LENGTH: noisy(each(self.accept, 2.5) if self.accept else 1.0, 0.01 if self.accept else 0.0),
             signals.RUNNING: noisy(running, 0.0) + came,
-            signals.WAITING: noisy(0.0),
+            signals.WAITING: noisy(held if self.role == "decode" else 0.0, 0.0),
             signals.RESIDENT_TOKENS: noisy(self.pairs, 0.002),
             signals.SNAPSHOT_AGE: np.maximum.accumulate(
                 np.where(np.arange(columns) == columns - 1, each(self.frozen, 0.3)[:, None], 0.3), axis=1
@@ -128,7 +140,7 @@ class Plant:
             signals.EAGER_STEPS: noisy(passes * busy * eager, 0.0),
         }
         values[signals.FIRST_TOKENS] = np.full((1, columns), float(rows))  # one a second on each rank
-        values[signals.FIRST_TOKEN_TIME] = np.full((1, columns), rows * (3.0 * c + self.held))
+        values[signals.FIRST_TOKEN_TIME] = np.full((1, columns), rows * (3.0 * c + self.kept))
         if len(self.frozen) == rows:  # one stopped rank stops all: no step is counted from then on
             going = np.arange(columns) < columns - min(self.frozen.values())
             stopping = (signals.STEPS_ACTIVE, signals.DECODE_STEPS, signals.DECODE_TIME, signals.ATTENTION_TOKENS, signals.ATTENTION_PAIRS)
@@ -141,7 +153,10 @@ class Plant:
             values[signals.BALANCEDNESS_SUM] = np.full((1, columns), steps * self.balancedness)
             load = each({} if self.hot is None else {self.hot: 6.0}, 1.0)
             values[signals.EXPERT_LOAD] = noisy(load * 1000.0)
-        facts = Facts(version="0.5.23", accelerator=self.accelerator, kv_bytes_per_token=self.kv_bytes, expected_ranks=rows)
+        if self.dispatch:
+            values[signals.DISPATCH_WAIT] = noisy(each(self.dispatch, 1.0))
+            values[signals.DISPATCH_AWAITED] = noisy(1.0)
+        facts = Facts(version="0.5.23", role=self.role, accelerator=self.accelerator, kv_bytes_per_token=self.kv_bytes, expected_ranks=rows)
         return Window(
             engine=Engine("http://engine:30000", "sglang", facts),
             edges=1_800_000_000.0 + np.arange(columns + 1, dtype=np.float64),
@@ -179,10 +194,13 @@ SCENES: dict[str, Plant] = {
     "whole_group_slow": Plant(group=1.4),
     "stuck_rank": Plant(frozen=dict.fromkeys(range(8), 11.0)),
     "stale_ledger": Plant(frozen={6: 11.0}),
+    "pd_queue_skew": Plant(role="decode", held={7: 6.0}),
+    "speculation_skew": Plant(accept={4: 1.1}),
+    "dispatch_skew": Plant(group=1.4, dispatch={6: 8.0}),
     "prefill_drags_decode": Plant(turns=0.6),
     "burst_misrouted": Plant(prefill={2: 0.5}, cached={2: 0.0}, prompts={2: 9000.0}, burst={2: 20.0}),
     "idle_lockstep": Plant(running=(2.0, *(0.0,) * 63)),
-    "outside_the_ranks": Plant(held=1.0),
+    "outside_the_ranks": Plant(kept=1.0),
     "slow_process": Plant(delay={3: 0.060}, cpu={3: 8.0}, moody=True),
 }
 """Every cause with the plant that shows it; the culprits are in CULPRITS."""
@@ -201,6 +219,9 @@ CULPRITS: dict[str, tuple[int, ...]] = {
     "whole_group_slow": (),
     "stuck_rank": (),
     "stale_ledger": (6,),
+    "pd_queue_skew": (7,),
+    "speculation_skew": (4,),
+    "dispatch_skew": (6,),
     "prefill_drags_decode": (),
     "burst_misrouted": (2,),
     "idle_lockstep": (0,),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from collector import signals
@@ -82,6 +83,14 @@ def test_the_two_lengths_of_lateness_are_reported(scenes):
     (course,) = [e for e in verdict.evidence if e.signal == "lateness"]
     assert course.expected == pytest.approx(0.060, rel=0.05)
     assert course.observed == pytest.approx(0.018, rel=0.15)
+
+
+def test_a_steady_cost_that_begins_in_the_window_is_a_slow_rank(plant):
+    """Three seconds of health, then late in every step: one change is an onset, not a mode that comes and goes."""
+    calm, late = plant(delay={}, cpu={3: 8.0}).window(), plant(delay={3: 0.060}, cpu={3: 8.0}).window()
+    begun = {name: np.where(np.arange(values.shape[1]) < 3, calm.values[name], values) for name, values in late.values.items()}
+    verdict = diagnose(replace(late, values=begun), calm).verdict
+    assert (verdict.cause, verdict.ranks) == ("slow_rank", (3,))
 
 
 def test_a_starved_process_that_comes_and_goes_is_not_a_slow_process(scenes):

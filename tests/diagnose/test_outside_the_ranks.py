@@ -18,7 +18,7 @@ def outcome(window, past=None):
 
 def test_answers_that_are_kept_are_the_front_ends_doing(plant):
     """One second on top of three steps: at most four steps are the ranks', so one second less a step is not."""
-    sick = plant(held=1.0)
+    sick = plant(kept=1.0)
     verdict = diagnose(sick.window(), plant().window()).verdict
     assert (verdict.klass, verdict.cause, verdict.ranks, verdict.severity) == (Class.OUTSIDE, "outside_the_ranks", (), Severity.TICKET)
     (seen,) = verdict.evidence
@@ -28,7 +28,7 @@ def test_answers_that_are_kept_are_the_front_ends_doing(plant):
 
 def test_the_share_is_of_requests_time_and_no_lost_step_time(plant):
     """8 requests a second that wait 1 s outside are 8, beside 64 on the ranks: about a ninth of their time, and no step is longer."""
-    verdict = diagnose(plant(held=1.0).window(), plant().window()).verdict
+    verdict = diagnose(plant(kept=1.0).window(), plant().window()).verdict
     assert verdict.share is not None
     assert verdict.share.mid == pytest.approx(8 / 72, rel=0.06)
     assert "outside_the_ranks" not in verdict.lost_time.by_cause
@@ -38,14 +38,14 @@ def test_the_share_is_of_requests_time_and_no_lost_step_time(plant):
 
 def test_requests_that_queue_on_the_ranks_wait_inside(plant):
     """Eight waiting requests at eight first tokens a second are a second of queue each: the ranks account for it."""
-    window = plant(held=1.0).window()
+    window = plant(kept=1.0).window()
     queued = replace(window, values={**window.values, signals.WAITING: np.ones_like(window.values[signals.WAITING])})
     assert isinstance(outcome(queued), Healthy)
 
 
 def test_while_requests_queue_on_the_ranks_nothing_points_outside(plant):
     """A fifth of a wait of 20 s is queue now; the rest may have been queue before: a draining queue hides what else there is."""
-    window = plant(held=20.0).window()
+    window = plant(kept=20.0).window()
     queued = replace(window, values={**window.values, signals.WAITING: np.full_like(window.values[signals.WAITING], 4.0)})
     said = outcome(queued)
     assert isinstance(said, Healthy)
@@ -90,4 +90,4 @@ def test_ranks_are_healthy_without_the_front_ends_times(plant):
     whole, part = diagnose(window, window).verdict, diagnose(window.without(signals.FIRST_TOKENS), window).verdict
     assert part.klass is Class.HEALTHY
     assert part.confidence == pytest.approx(whole.confidence * UNTESTED, abs=0.001)
-    assert [m.signal for m in part.missing] == [signals.FIRST_TOKENS]
+    assert signals.FIRST_TOKENS in {m.signal for m in part.missing}

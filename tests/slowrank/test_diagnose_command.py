@@ -141,11 +141,12 @@ def _baselines(monkeypatch: pytest.MonkeyPatch, found: Sequence[str], past: Sequ
     """Which past each window was judged against."""
     judged: list[tuple[str, str | None]] = []
 
-    def remember(window: Window, baseline: Window | None) -> None:
+    def remember(window: Window, baseline: Window | None, twins: Sequence[Window]) -> None:
+        assert twins == ()  # these engines do not say what they serve
         judged.append((window.engine.id, baseline.engine.id if baseline else None))
 
     monkeypatch.setattr("slowrank.diagnosing.diagnose", remember)
-    monkeypatch.setattr("slowrank.diagnosing.replay", lambda path, seconds: list(map(_window, past)))
+    monkeypatch.setattr("slowrank.diagnosing.replay", lambda *_: list(map(_window, past)))
     conclude(list(map(_window, found)), Path("past.slowrank") if past else None)
     return judged
 

@@ -1,5 +1,9 @@
 """The doctor says what is there, what is not, which flag turns it on and which rules wait for it."""
 
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -7,11 +11,13 @@ import numpy as np
 import pytest
 
 from collector import signals
-from collector.model import Engine, Problem, Window
+from collector.intake import Intake
+from collector.model import Engine, Facts, Page, Problem, Source, Window
 from collector.signals import CATALOGUE, Scope
-from diagnose.model import Class, Healthy, Severity
-from diagnose.rules import Rule
-from slowrank.doctor import examine, render, to_json
+from diagnose.model import Class, Healthy, NoData, Severity
+from diagnose.rules import Rule, load
+from slowrank.doctor import Checkup, State, examine
+from slowrank.doctor_report import render, to_json
 
 
 def _rule(name: str, *needs: str) -> Rule:
@@ -21,6 +27,19 @@ def _rule(name: str, *needs: str) -> Rule:
 RULES = MappingProxyType(
     {"hot": _rule("hot", signals.EXPERT_LOAD), "late": _rule("late", signals.SYNC_WAIT, signals.RECV_WAIT), "calm": _rule("calm")}
 )
+
+
+def _weaker(checkup: Checkup) -> dict[str, tuple[str, ...]]:
+    return {each.rule.id: each.lacks for each in checkup.weaker}
+
+
+def _mute(name: str, *needs: str) -> Rule:
+    """A rule that cannot answer without any of its needs."""
+    return Rule(name, Class.LOAD, Severity.NOTE, "", needs, lambda case, limits: NoData(case.window.missing(*needs)), f"About {name}.")
+
+
+def _state(checkup: Checkup, name: str) -> State:
+    return next(s.state for s in checkup.sightings if s.signal.name == name)
 
 
 def _window(*without: str, **changes: Any) -> Window:
@@ -33,7 +52,7 @@ def test_everything_there_lets_every_rule_answer() -> None:
     """A full window misses nothing, and says so in one line."""
     checkup = examine(_window(), RULES)
     assert checkup.complete
-    assert not checkup.blocked
+    assert (checkup.impossible, checkup.weaker) == ((), ())
     first = render(checkup, 100).splitlines()[0]
     assert first == f"host:1 (sglang): {len(CATALOGUE)} of {len(CATALOGUE)} signals on all 2 ranks; every rule can answer"
 
@@ -42,18 +61,18 @@ def test_a_missing_signal_names_its_flag_what_it_adds_and_whom_it_blocks() -> No
     """Each missing signal stands under the exact flag that turns it on."""
     checkup = examine(_window(signals.EXPERT_LOAD, signals.SYNC_WAIT), RULES)
     assert not checkup.complete
-    assert checkup.blocked == {"hot": (signals.EXPERT_LOAD,), "late": (signals.SYNC_WAIT,)}
+    assert _weaker(checkup) == {"hot": (signals.EXPERT_LOAD,), "late": (signals.SYNC_WAIT,)}
     text = render(checkup, 400)
     for name in (signals.EXPERT_LOAD, signals.SYNC_WAIT):
         assert f"To get 1 more, {CATALOGUE[name].enable}:" in text
         assert CATALOGUE[name].adds in text
     assert "needed by: hot" in text
-    assert "Rules that cannot answer in full\n  hot, late\n" in text
+    assert "Verdicts possible but weaker\n  - hot (load): without expert_load\n  - late (load): without sync_wait\n" in text
 
 
 def test_signals_of_one_flag_stand_together() -> None:
     """One restart with one flag is one paragraph."""
-    text = render(examine(_window(signals.RECV_WAIT, signals.SCHEDULER_WORK, signals.RETRACTED), RULES), 100)
+    text = render(examine(_window(signals.RECV_WAIT, signals.SCHEDULER_CPU, signals.RETRACTED), RULES), 100)
     assert text.count("To get ") == 1
     assert "To get 3 more, start SGLang with --enable-metrics:" in text
 
@@ -63,7 +82,7 @@ def test_a_signal_of_some_ranks_is_not_all_there() -> None:
     half = np.array([[1.0, 1.0, 1.0], [np.nan, np.nan, np.nan]])
     checkup = examine(_window(values={signals.SYNC_WAIT: half}), RULES)
     assert not checkup.complete
-    assert checkup.blocked == {"late": (signals.SYNC_WAIT,)}
+    assert _weaker(checkup) == {"late": (signals.SYNC_WAIT,)}
     assert "sync_wait is missing on ranks 1 only" in render(checkup, 200)
 
 
@@ -96,3 +115,123 @@ def test_prose_keeps_to_the_width(width: int) -> None:
     """Only flags and variables, which must be pasted whole, may pass the width."""
     for line in render(examine(_window(signals.SYNC_WAIT, signals.EXPERT_LOAD), RULES), width).splitlines():
         assert len(line) <= width or line.startswith("host:1") or "_" in line or "--" in line
+
+
+def test_verdicts_are_grouped_by_the_one_change_that_makes_most_possible() -> None:
+    """Two rules wait for --enable-metrics alone, one for a variable more: that one change brings all three, and stands first."""
+    rules = {
+        "late": _mute("late", signals.SYNC_WAIT, signals.RECV_WAIT),
+        "full": _mute("full", signals.RETRACTED),
+        "lost": _mute("lost", signals.GRAPH_STEPS),
+    }
+    gone = (signals.SYNC_WAIT, signals.RECV_WAIT, signals.RETRACTED, signals.GRAPH_STEPS)
+    checkup = examine(_window(*gone), rules)
+    assert checkup.weaker == ()
+    first, second = checkup.impossible
+    assert first.changes == (CATALOGUE[signals.SYNC_WAIT].enable,)
+    assert [each.rule.id for each in first.blocked] == ["late"]
+    assert second.changes == (CATALOGUE[signals.RETRACTED].enable,)
+    assert [each.rule.id for each in second.blocked] == ["full", "lost"]
+    text = render(checkup, 400)
+    assert "3 verdicts impossible today, 0 weaker" in text
+    assert f"  1. {CATALOGUE[signals.SYNC_WAIT].enable}:\n     - late (load): About late; lacks sync_wait, recv_wait\n" in text
+
+
+def test_a_verdict_that_waits_for_two_changes_says_both() -> None:
+    """Expert load and waits are turned on by different flags: neither alone is enough."""
+    checkup = examine(_window(signals.EXPERT_LOAD, signals.SYNC_WAIT), {"both": _mute("both", signals.EXPERT_LOAD, signals.SYNC_WAIT)})
+    (remedy,) = checkup.impossible
+    assert set(remedy.changes) == {CATALOGUE[signals.EXPERT_LOAD].enable, CATALOGUE[signals.SYNC_WAIT].enable}
+    assert "; and start SGLang" in render(checkup, 400)
+
+
+def test_a_frozen_signal_is_told_from_one_that_is_not_there() -> None:
+    """A counter that stands still on rank 1 was not turned on there; what is on no page was not seen."""
+    half = np.array([[1.0, 1.0, 1.0], [np.nan, np.nan, np.nan]])
+    window = _window(signals.EXPERT_LOAD, signals.FORWARD_TIME, values={signals.SYNC_WAIT: half})
+    frozen = {signals.SYNC_WAIT: (1,), signals.FORWARD_TIME: (0, 1)}
+    checkup = examine(replace(window, frozen=frozen), RULES)
+    assert _state(checkup, signals.SYNC_WAIT) is State.PARTLY
+    assert _state(checkup, signals.FORWARD_TIME) is State.FROZEN
+    assert _state(checkup, signals.EXPERT_LOAD) is State.UNSEEN
+    text = render(checkup, 400)
+    assert "- sync_wait is frozen on ranks 1 (" in text
+    assert "- forward_time is frozen (" in text
+    assert "Frozen: the page holds the number" in text
+    lost = {s["signal"]: (s["state"], s["frozen_on_ranks"]) for s in to_json([checkup])["engines"][0]["signals"]}
+    assert lost[signals.FORWARD_TIME] == ("frozen", [0, 1])
+    assert lost[signals.EXPERT_LOAD] == ("not seen", [])
+
+
+def test_a_prefill_server_is_not_asked_for_decode_steps() -> None:
+    """What it has no reason to show is neither missing nor in a rule's way."""
+    window = _window(signals.DECODE_STEPS, signals.ACCEPT_LENGTH)
+    prefill = replace(window, engine=replace(window.engine, facts=Facts(role="prefill")))
+    checkup = examine(prefill, {"steps": _mute("steps", signals.DECODE_STEPS)})
+    assert checkup.complete
+    assert (checkup.impossible, checkup.weaker) == ((), ())
+    assert _state(checkup, signals.DECODE_STEPS) is State.BESIDE
+    assert "prefill server does not decode\n  decode_steps, accept_length\n" in render(checkup, 200)
+    assert not examine(window, {}).complete
+
+
+CAPTURES = Path(__file__).parents[1] / "captures" / "sglang-0.5.23"
+
+
+def _captured(*, dp_attention: bool = True, metrics: bool = True) -> Checkup:
+    """What the doctor says of the captured engine of 8 ranks, as it is, without the variable of DP attention (its counters exist and stay
+    0), or without --enable-metrics. The load pages are the captured rank, on all ranks, with 50 steps of 8 requests a second."""
+    intake = Intake()
+    loads = json.loads((CAPTURES / "v1-loads.json").read_text())["full"]["body"]
+    n, b, t, bb, bt, g = loads["loads"][0]["decode_moments"]
+    for k in range(11):
+        moments = [n + 50 * k, b + 400 * k, t + 1e6 * k, bb, bt, g + 400 * k]
+        entries = [{**loads["loads"][0], "dp_rank": rank, "decode_moments": moments} for rank in range(8)]
+        body = json.dumps({**loads, "loads": entries}).encode()
+        intake.feed(Page("h:1", "http://h:1", Source.SGLANG_LOADS, 1000.0 + k, 0.01, 200, "", body))
+    for k, name in enumerate(("tp8-dp8-ep8-t1.prom", "tp8-dp8-ep8-t2.prom") if metrics else ()):
+        body = (CAPTURES / name).read_bytes()
+        if not dp_attention:
+            body = re.sub(rb"(?m)^(sglang:dp_attention_[^ ]*) .*$", rb"\1 0.0", body)
+        intake.feed(Page("h:1", "http://h:1", Source.SGLANG_METRICS, 1000.0 + 10 * k, 0.1, 200, "", body))
+    return examine(intake.window("h:1"), load())
+
+
+def _impossible(checkup: Checkup) -> dict[str, tuple[str, ...]]:
+    return {each.rule.id: remedy.changes for remedy in checkup.impossible for each in remedy.blocked}
+
+
+def test_the_captured_engine_with_dp_attention_metrics() -> None:
+    """Waits, steps and experts are on its pages: every rule that the engine's own pages can feed answers."""
+    checkup = _captured()
+    for name in (signals.SYNC_WAIT, signals.STEPS_ACTIVE, signals.ATTENTION_PAIRS, signals.RECV_WAIT, signals.ACCEPT_LENGTH):
+        assert _state(checkup, name) is State.SEEN
+    assert {"slow_rank", "context_length_skew", "pd_queue_skew", "speculation_skew"}.isdisjoint(_impossible(checkup))
+
+
+def test_the_captured_engine_without_the_variable_of_dp_attention() -> None:
+    """Its counters stand still: frozen; the late rank cannot be named, and the change that makes it possible is named first."""
+    checkup = _captured(dp_attention=False)
+    for name in (signals.SYNC_WAIT, signals.STEPS_ACTIVE, signals.ATTENTION_PAIRS):
+        assert _state(checkup, name) is State.FROZEN
+    assert _state(checkup, signals.RECV_WAIT) is State.SEEN
+    change = (CATALOGUE[signals.SYNC_WAIT].enable,)
+    assert checkup.impossible[0].changes == change
+    late = {rule: _impossible(checkup).get(rule) for rule in ("slow_rank", "host_cpu_starved", "slow_node", "stale_ledger")}
+    assert set(late.values()) == {change}
+    assert "pd_queue_skew" not in _impossible(checkup)
+    assert "1. start SGLang >= 0.5.22 with --enable-metrics and SGLANG_ENABLE_METRICS_DP_ATTENTION=1" in render(checkup, 400)
+
+
+def test_the_captured_engine_without_metrics() -> None:
+    """Load pages alone: nothing is frozen, the change that brings --enable-metrics and more stands before --enable-metrics alone."""
+    checkup = _captured(metrics=False)
+    assert State.FROZEN not in {s.state for s in checkup.sightings}
+    assert _state(checkup, signals.RETRACTED) is State.UNSEEN
+    orders = [remedy.changes for remedy in checkup.impossible]
+    assert orders.index((CATALOGUE[signals.SYNC_WAIT].enable,)) < orders.index((CATALOGUE[signals.RETRACTED].enable,))
+    assert {"kv_pressure", "slow_rank"} <= set(_impossible(checkup))
+    document = to_json([checkup])["engines"][0]
+    assert [group["changes"] for group in document["impossible"]] == [list(changes) for changes in orders]
+    first = document["impossible"][0]["rules"][0]
+    assert set(first) == {"rule", "class", "title", "lacks"}

@@ -1,0 +1,62 @@
+"""How a missing signal is had from each kind of engine, and which an engine never gives. Data; pure.
+
+The catalogue's own words (`Signal.enable`) are about SGLang; another engine's stand here. Source of the facts: docs/signals.md.
+"""
+
+from __future__ import annotations
+
+from collector import signals
+from collector.signals import CATALOGUE
+
+_STATS = "start vLLM without --disable-log-stats"
+_PROBE = (
+    "vLLM measures no wait between ranks: read the workers' processes and cards on their nodes (procfs, dcgm-exporter), or send one long"
+    " prompt at a time to each rank (header X-data-parallel-rank) and compare"
+)
+_BALANCE = (
+    "vLLM publishes no expert load; --enable-eplb with log_balancedness in --eplb-config writes the group's balancedness to the log of"
+    " EP rank 0"
+)
+_GRAPHS = "vLLM writes how its passes ran to its log only: --cudagraph-metrics"
+_NOT = "vLLM 0.32 and 0.33 do not publish it, whatever flag is set"
+
+VLLM: dict[str, str] = {
+    signals.RUNNING: _STATS,
+    signals.WAITING: _STATS,
+    signals.KV_USAGE: _STATS,
+    signals.RESIDENT_TOKENS: _STATS + "; the cache's size (cache_config_info) is on the Python front end's page only",
+    signals.PREFILL_TOKENS: _STATS,
+    signals.CACHED_TOKENS: _STATS,
+    signals.ATTENTION_TOKENS: _STATS,
+    signals.DECODE_STEPS: _STATS,
+    signals.DECODE_TIME: _STATS,
+    signals.STEPS_ACTIVE: _STATS,
+    signals.STEPS_IDLE: "say with --clock whether the model has experts (lockstep) or not (independent), or read for longer",
+    signals.RETRACTED: _STATS,
+}
+"""What vLLM's page gives, and how it is had when it is missing."""
+
+_VLLM_NEVER: dict[str, str] = {
+    signals.SYNC_WAIT: _PROBE,
+    signals.RECV_WAIT: _PROBE,
+    signals.SNAPSHOT_AGE: "vLLM publishes no load snapshots; that a rank has stopped shows in counters that stand still",
+    signals.SCHEDULER_CPU: "read the CPU time of the processes VLLM::EngineCore on the ranks' nodes (procfs)",
+    signals.BALANCEDNESS_SUM: _BALANCE,
+    signals.BALANCEDNESS_COUNT: _BALANCE,
+    signals.EXPERT_LOAD: _BALANCE,
+    signals.GRAPH_STEPS: _GRAPHS,
+    signals.EAGER_STEPS: _GRAPHS,
+}
+
+
+def enable(signal: str, kind: str) -> str:
+    """What to do on an engine of this kind so that a signal of the catalogue appears."""
+    found = CATALOGUE[signal]
+    if kind != "vllm" or found.optional:
+        return found.enable
+    return VLLM.get(signal) or _VLLM_NEVER.get(signal, _NOT)
+
+
+def given(signal: str, kind: str) -> bool:
+    """Whether an engine of this kind can give a signal at all. Signals of optional sources are not the engine's to give."""
+    return kind != "vllm" or CATALOGUE[signal].optional or signal in VLLM

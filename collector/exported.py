@@ -1,0 +1,86 @@
+"""The series of our own /metrics: each name, unit and label once, for the exporter that fills them and the dashboards and Prometheus rules
+that read them.
+
+Names follow Prometheus' conventions: base unit in the name, `_total` on what only grows. Identity is in labels, numbers never are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from collector.signals import CATALOGUE, Scope, Signal
+from collector.signals import Kind as SignalKind
+
+
+class Kind(Enum):
+    """A Prometheus metric type."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """One series family of our page. A counter's `name` has its `_total`."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...]
+
+
+UNITS = {"1": "", "s": "seconds", "Hz": "hertz", "W": "watts", "C": "celsius", "B": "bytes", "B/s": "bytes_per_second"}
+"""A signal's unit as Prometheus writes it; one that is not here is written as it is."""
+
+
+def of_signal(signal: Signal) -> Exported:
+    """The family of a canonical signal: per engine and rank, or per engine. A counter is exported as counted, resets taken out."""
+    unit = UNITS.get(signal.unit, signal.unit.replace("/", "_per_"))
+    name = f"slowrank_{signal.name}"
+    if unit and not name.endswith(f"_{unit}"):
+        name += f"_{unit}"
+    counter = signal.kind is SignalKind.COUNTER
+    labels = ("engine", "rank") if signal.scope is Scope.RANK else ("engine",)
+    return Exported(name + "_total" * counter, Kind.COUNTER if counter else Kind.GAUGE, signal.about, labels)
+
+
+def of_signals() -> dict[str, Exported]:
+    """Canonical name -> family, for the whole catalogue."""
+    return {name: of_signal(signal) for name, signal in CATALOGUE.items()}
+
+
+FAMILIES: dict[str, Exported] = {}
+"""Every family that is not a signal, by name."""
+
+
+def _family(name: str, kind: Kind, about: str, *labels: str) -> str:
+    FAMILIES[name] = Exported(name, kind, about, labels)
+    return name
+
+
+STEP_SECONDS = _family("slowrank_step_seconds", Kind.GAUGE, "Step time of the group in the last window", "engine")
+WAIT = _family("slowrank_wait_per_step_seconds", Kind.GAUGE, "Wait of a rank in the host exchanges of a step", "engine", "rank")
+LATENESS = _family("slowrank_lateness_seconds", Kind.GAUGE, "How late a rank is at the host exchange of a step", "engine", "rank")
+LOST = _family("slowrank_lost_time_ratio", Kind.GAUGE, "Share of step time lost, by cause; unexplained included", "engine", "cause")
+VERDICT = _family("slowrank_verdict", Kind.GAUGE, "1 for the verdict of the last window", "engine", "class", "cause", "severity")
+CONFIDENCE = _family("slowrank_verdict_confidence_ratio", Kind.GAUGE, "How sure the verdict is", "engine")
+CULPRIT = _family("slowrank_culprit", Kind.GAUGE, "1 for each rank that the verdict names", "engine", "rank", "cause")
+INCIDENT = _family(
+    "slowrank_incident", Kind.GAUGE, "1 for each incident that is not resolved", "engine", "class", "cause", "severity", "state"
+)
+DIAGNOSED_AT = _family("slowrank_diagnosis_timestamp_seconds", Kind.GAUGE, "Unix time of the end of the last window", "engine")
+DIAGNOSES = _family("slowrank_diagnoses_total", Kind.COUNTER, "Diagnoses made", "engine")
+DIAGNOSIS_SECONDS = _family("slowrank_diagnosis_seconds_total", Kind.COUNTER, "CPU time of diagnoses", "engine")
+RULE_FAILURES = _family("slowrank_rule_failures_total", Kind.COUNTER, "Diagnosis rules that raised an error", "rule")
+SCRAPES = _family("slowrank_scrapes_total", Kind.COUNTER, "Pages asked for, by what came back", "engine", "node", "source", "outcome")
+SCRAPE_SECONDS = _family("slowrank_scrape_seconds_total", Kind.COUNTER, "Time from request to reply", "engine", "node", "source")
+SCRAPE_BYTES = _family("slowrank_scrape_bytes_total", Kind.COUNTER, "Bytes of pages read", "engine", "node", "source")
+SCRAPE_LATE = _family("slowrank_scrape_late_seconds_total", Kind.COUNTER, "How late scrapes began", "engine", "node", "source")
+PAGE_AGE = _family("slowrank_page_age_seconds", Kind.GAUGE, "Age of the newest page of a source", "engine", "node", "source")
+STORE_BYTES = _family("slowrank_store_bytes", Kind.GAUGE, "Memory of the last minutes of an engine", "engine")
+RESIDENT_BYTES = _family("slowrank_resident_memory_bytes", Kind.GAUGE, "Resident memory of this process")
+DELIVERIES = _family("slowrank_deliveries_total", Kind.COUNTER, "Attempts to notify a receiver, by outcome", "receiver", "outcome")
+OUTBOX = _family("slowrank_outbox_pending", Kind.GAUGE, "Notifications that a receiver has not taken yet", "receiver")
+RELOADS = _family("slowrank_config_reloads_total", Kind.COUNTER, "Reloads of the configuration, by outcome", "outcome")
+BUILD = _family("slowrank_build_info", Kind.GAUGE, "1; the running version", "version")

@@ -1,0 +1,181 @@
+"""Ranks without a common clock: each one's own step time, given its load, is the evidence. Pure.
+
+A step takes c0 + c1 tokens + c2 KV tokens (+ more for prompt tokens), with coefficients that are not negative. So with k times the load it
+takes at most k times as long: a peer's step time times the largest ratio of loads bounds what a rank of the same speed would need. A rank
+above that bound is slow, whatever the coefficients are. Request counts say nothing here: balancers hold them equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from collector import promql, signals
+from collector.model import Clock, FloatArray, Window
+from diagnose import clocks, lockstep
+from diagnose.case import Case
+from diagnose.confidence import confidence
+from diagnose.model import Evidence, Finding, Healthy, NoData, Share
+from diagnose.rules import Limits, Threshold
+
+THRESHOLDS = {
+    "own": Threshold(
+        0.10,
+        "of the rank's own step time",
+        "above the bound that its load allows; healthy dense ranks of the workload stay below that bound, by 0.00 at the least",
+    ),
+}
+
+FLOOR = 0.05
+"""Share of a peer's tokens per step below which prompt tokens are no load of their own: a ratio of two small numbers is chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Step times of ranks that do not meet."""
+
+    steps: FloatArray  # (R,) s, each rank's own
+    bound: FloatArray  # (R,) s, the median over peers of what each allows
+    plain: FloatArray  # (R,) s, the median of the peers' step times
+    tokens: FloatArray  # (R,) per step
+
+    @property
+    def slower(self) -> FloatArray:
+        """(R,) share of its own step time that a rank spends above the bound; negative below it."""
+        return np.asarray(1.0 - self.bound / self.steps)
+
+    @property
+    def longer(self) -> FloatArray:
+        """(R,) share of its own step time that a rank spends above its peers' median, whatever the reason."""
+        return np.asarray(1.0 - self.plain / self.steps)
+
+
+def pace(window: Window) -> Pace | None:
+    """Step times of a window against what peers allow; None when fewer than two ranks put out tokens."""
+    return _pace(window, slice(None))
+
+
+def _pace(window: Window, part: slice) -> Pace | None:
+    time, count, tokens, prefill, running = (
+        lockstep.nanmean(window.get(name)[:, part])
+        for name in (signals.DECODE_TIME, signals.DECODE_STEPS, signals.ATTENTION_TOKENS, signals.PREFILL_TOKENS, signals.RUNNING)
+    )
+    usable = np.isfinite(time) & (time > lockstep.LEAST_RATE) & np.isfinite(count) & (count > lockstep.LEAST_RATE)
+    if usable.sum() < 2:
+        return None
+    count = np.where(usable, count, np.nan)
+    per_step = tokens / count
+    kv = next((lockstep.nanmean(window.get(s)[:, part]) for s in (signals.RESIDENT_TOKENS, signals.KV_USAGE) if window.has(s)), running)
+    loads = (per_step, np.nan_to_num(prefill) / count, kv)
+    steps = np.where(usable, time / count, np.nan)
+    return Pace(steps, _bound(steps, loads), lockstep.peers_median(steps), per_step)
+
+
+def _bound(steps: FloatArray, loads: tuple[FloatArray, FloatArray, FloatArray]) -> FloatArray:
+    """(R,) seconds per step that the median peer allows a rank, by how much more it has to do; NaN without a peer."""
+    tokens, prefill, kv = loads
+    out = np.full(len(steps), np.nan)
+    for r in np.flatnonzero(np.isfinite(steps)):
+        allowed = []
+        for p in np.flatnonzero(np.isfinite(steps)):
+            if p != r:
+                spare = FLOOR * tokens[p]
+                ratios = (_over(tokens[r], tokens[p]), _over(prefill[r] + spare, prefill[p] + spare), _over(kv[r], kv[p]))
+                allowed.append(float(steps[p]) * max(1.0, *ratios))
+        if allowed:
+            out[r] = float(np.median(allowed))
+    return out
+
+
+def _over(mine: float, peers: float) -> float:
+    """How many times a peer's load a rank has; 1 where either was not observed, without end where the peer has none."""
+    if not (np.isfinite(mine) and np.isfinite(peers)) or mine <= 0:
+        return 1.0
+    return mine / peers if peers > 0 else float("inf")
+
+
+def slow_rank(case: Case, limit: Limits) -> Finding | Healthy | NoData:
+    """The answer of `slow_rank` where no wait is measured: the rank whose own steps are longer than its load allows, on ranks that do not
+    meet; that nobody can be named, on those that do; and on those of which neither is known."""
+    if case.window.engine.clock is Clock.FORWARD:
+        return NoData((signals.SYNC_WAIT,), clocks.SHARED)
+    found = pace(case.window)
+    if found is None:
+        return NoData(case.window.missing(signals.DECODE_TIME, signals.DECODE_STEPS), "no two ranks' step times were observed")
+    if not case.long_enough:
+        return NoData((), "the window is too short to show that a rank stays slow")
+    rows = tuple(int(k) for k in np.flatnonzero(np.nan_to_num(found.slower, nan=-1.0) >= limit.own))
+    if case.window.engine.clock is Clock.UNKNOWN:
+        return NoData(() if rows or _apart(found) else (signals.SYNC_WAIT,), clocks.UNTOLD)
+    if not rows:
+        worst = float(np.nanmax(found.slower))
+        return Healthy(f"every rank's steps are as short as its load allows by its peers' (the nearest is {-worst:.0%} below)")
+    agreement = _agreement(case.window, rows, limit.own / 2)
+    if agreement < limit.agreement:
+        return Healthy(f"a rank's steps are longer than its load allows in only {agreement:.0%} of the window")
+    return _finding(case, found, rows, agreement, limit)
+
+
+def _apart(found: Pace) -> bool:
+    """Whether step times differ by more than those of ranks that share a clock: 1.05 measured at loads of 6 to 1."""
+    return bool(np.nanmax(found.steps) > 1.1 * np.nanmin(found.steps))
+
+
+def _agreement(window: Window, rows: tuple[int, ...], least: float) -> float:
+    """Share of blocks of at least BLOCK_S in which one of `rows` is `least` above its bound."""
+    columns = len(window.edges) - 1
+    blocks = min(int((window.end - window.start) // lockstep.BLOCK_S), columns)
+    cuts = np.linspace(0, columns, blocks + 1).astype(int)
+    parts = [_pace(window, slice(int(a), int(b))) for a, b in pairwise(cuts)]
+    said = [bool((part.slower[list(rows)] >= least).any()) for part in parts if part is not None]
+    return float(np.mean(said)) if said else 0.0
+
+
+def _finding(case: Case, found: Pace, rows: tuple[int, ...], agreement: float, limit: Limits) -> Finding:
+    row = max(rows, key=lambda k: float(found.slower[k]))
+    names = case.rank_ids(rows)
+    sure = float(found.slower[row])
+    likely = max(sure, float(found.longer[row]))
+    weakened = case.window.missing(signals.RESIDENT_TOKENS, signals.PREFILL_TOKENS, signals.ATTENTION_TOKENS, signals.RUNNING)
+    half = len(rows) * 2 >= int(np.isfinite(found.steps).sum())  # no majority: the fast ones could be the odd ones
+    return Finding(
+        ranks=names,
+        share=Share(sure, sure, likely),
+        confidence=confidence(sure, limit.own, agreement=agreement, missing=len(weakened)) * (0.9 if half else 1.0),
+        summary=f"rank {', '.join(map(str, names))} takes {found.steps[row] * 1e3:.1f} ms per step, where its peers take"
+        f" {found.plain[row] * 1e3:.1f} ms and its load allows at most {found.bound[row] * 1e3:.1f} ms; the share is of its own step time",
+        evidence=(_steps(case, found, row), _running(case, row)),
+        would_tell="one long prompt pinned to this rank and then to a peer (header X-data-parallel-rank): the time to its first token;"
+        " clocks, throttle reasons and run-queue delay say whether card or host",
+        weakened_by=weakened,
+    )
+
+
+def _steps(case: Case, found: Pace, row: int) -> Evidence:
+    rank = case.window.ranks[row]
+    return Evidence(
+        signal="step_time",
+        what=f"rank {rank}'s own steps take {found.steps[row] * 1e3:.1f} ms with {found.tokens[row]:.1f} tokens each; by its peers"
+        f" {found.bound[row] * 1e3:.1f} ms would be the most",
+        observed=float(found.steps[row]),
+        expected=float(found.bound[row]),
+        unit="s",
+        rank=rank,
+        promql=promql.VLLM_STEP_TIME,
+    )
+
+
+def _running(case: Case, row: int) -> Evidence:
+    rank, running = case.window.ranks[row], case.window.mean(signals.RUNNING)
+    usual = float(lockstep.peers_median(running)[row])
+    return Evidence(
+        signal=signals.RUNNING,
+        what=f"it runs {running[row]:.1f} requests, its peers {usual:.1f}: counts do not show it",
+        observed=float(running[row]),
+        expected=usual,
+        unit="requests",
+        rank=rank,
+        promql=promql.VLLM_RUNNING,
+    )

@@ -1,0 +1,138 @@
+"""Real servers for tests: found on PATH, or fetched as Debian packages and unpacked (never installed) into pytest's cache.
+
+A test that needs one is skipped where there is none, and the end of the run says so; with CI or SLOWRANK_REQUIRE_SERVERS set it fails.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+READY = 30.0
+"""s; ready in .3 s on a quiet machine, and two cores may be shared by many."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One server: its Debian package, its binary in it, its names on PATH. It logs the address that `:0` became as `listening` says."""
+
+    package: str
+    binary: str
+    names: tuple[str, ...]
+    listening: re.Pattern[str]
+    home: str = ""  # where the binary looks for its own files, if it does: rewritten, as the package is not installed
+
+
+SERVERS = {
+    "alertmanager": Kind(
+        "prometheus-alertmanager",
+        "usr/bin/prometheus-alertmanager",
+        ("prometheus-alertmanager", "alertmanager"),
+        re.compile(r'msg="Listening on" address=(127\.0\.0\.1:[1-9]\d*)'),
+        "/usr/share/prometheus/alertmanager",  # Debian moved the templates out of the binary
+    ),
+}
+"""By the name that a test asks for. Another server is one more line."""
+
+Serve = Callable[[str, Sequence[str]], AbstractContextManager[str]]
+
+
+@pytest.fixture(scope="session")
+def server_binary(request) -> Callable[[str], tuple[Path, Path | None]]:
+    """A server's binary by its name in SERVERS, and the folder to start it in, if that matters."""
+    cache = request.config.cache.mkdir("servers")
+
+    def find(name: str) -> tuple[Path, Path | None]:
+        kind = SERVERS[name]
+        on_path = next(filter(None, map(shutil.which, kind.names)), None)
+        if on_path:
+            return Path(on_path), None
+        try:
+            return _unpacked(kind, cache)
+        except (OSError, subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            said = getattr(error, "stderr", "") or str(error)
+            reason = f"no {name}: not on PATH as {' or '.join(kind.names)}, and {kind.package} cannot be fetched ({said.strip()[-200:]})"
+        if os.environ.get("CI") or os.environ.get("SLOWRANK_REQUIRE_SERVERS"):
+            pytest.fail(reason)
+        _not_run.add(reason)
+        pytest.skip(reason)
+
+    return find
+
+
+@pytest.fixture
+def serve(server_binary, tmp_path) -> Serve:
+    """`with serve(name, arguments) as url`: the server runs on loopback, on a port of its own."""
+
+    @contextmanager
+    def run(name: str, arguments: Sequence[str]) -> Iterator[str]:
+        log = tmp_path / f"{name}.log"
+        binary, folder = server_binary(name)
+        with log.open("wb") as out:
+            process = subprocess.Popen([str(binary), *arguments], cwd=folder, stdout=out, stderr=subprocess.STDOUT)
+        try:
+            yield f"http://{_address(process, log, SERVERS[name].listening)}"
+        finally:
+            process.terminate()
+            process.wait(10)
+
+    return run
+
+
+_not_run: set[str] = set()
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    """Say aloud what was not tested."""
+    for reason in sorted(_not_run):
+        terminalreporter.write_line(f"NOT TESTED: {reason}", red=True)
+
+
+def _unpacked(kind: Kind, cache: Path) -> tuple[Path, Path | None]:
+    """The binary out of the package, and its folder. Unpacked aside and renamed, so that an interrupted run leaves nothing half done."""
+    home = cache / kind.package
+    if not home.is_dir():
+        with tempfile.TemporaryDirectory(dir=cache) as folder:
+            try:
+                _run(["apt-get", "download", kind.package], folder)
+            except subprocess.CalledProcessError:
+                _run(["apt-get", "update"], folder)  # a fresh image has no package lists
+                _run(["apt-get", "download", kind.package], folder)
+            (deb,) = Path(folder).glob("*.deb")
+            _run(["dpkg-deb", "-x", str(deb), "unpacked"], folder)
+            if kind.home:
+                _move_home(Path(folder) / "unpacked" / kind.binary, kind.home)
+            (Path(folder) / "unpacked").rename(home)
+    return home / kind.binary, home / kind.home.lstrip("/") if kind.home else None
+
+
+def _move_home(binary: Path, home: str) -> None:
+    """Make a path in the binary mean the folder that it is started in. The length must stay; ./././ means the same at any length."""
+    here = ("./" * len(home))[: len(home)]
+    binary.write_bytes(binary.read_bytes().replace(home.encode(), here.encode()))
+
+
+def _run(command: Sequence[str], folder: str) -> None:
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=120)
+
+
+def _address(process: subprocess.Popen[bytes], log: Path, listening: re.Pattern[str]) -> str:
+    end = time.monotonic() + READY
+    while time.monotonic() < end:
+        found = listening.search(log.read_text(errors="replace"))
+        if found:
+            return found[1]
+        if process.poll() is not None:
+            break
+        time.sleep(0.05)
+    raise AssertionError(f"the server did not start: {log.read_text(errors='replace')[-2000:]}")
