@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collector import promql, signals
+from collector.model import Clock
 from diagnose import lockstep
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity, Share
@@ -41,6 +42,8 @@ NEEDS = (signals.STEPS_ACTIVE, signals.STEPS_IDLE, signals.RUNNING)
 )
 def idle_lockstep(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     window = case.window
+    if window.engine.clock is Clock.NONE:
+        return Healthy("the ranks have no common clock: none steps for another")
     if missing := window.missing(*NEEDS):
         return NoData(missing, "which ranks step for nothing was not counted")
     rate, steps, running = lockstep.group_rate(window), lockstep.steps_per_second(window), window.mean(signals.RUNNING)
@@ -51,6 +54,8 @@ def idle_lockstep(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     known = np.isfinite(steps) & (steps > lockstep.LEAST_RATE)
     idle = np.where(known, window.mean(signals.STEPS_IDLE) / np.where(known, steps, 1.0), np.nan)
     burnt, stepping, requests = float(np.mean(idle[known])), min(1.0, rate * case.step_time), float(np.nansum(running))
+    if burnt >= 1.0 or window.engine.facts.role == "prefill":
+        return Healthy("no rank had a request to decode")
     if not burnt > limit.burnt:
         return Healthy(f"{burnt:.0%} of all ranks' steps are idle")
     if stepping < limit.stepping:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collector import promql, signals
+from collector.model import Clock
 from diagnose import lockstep, prefill_drag
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity, Share
@@ -34,8 +35,14 @@ if TYPE_CHECKING:
 )
 def prefill_drags_decode(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     window = case.window
+    if window.engine.facts.role == "prefill":
+        return Healthy("a prefill server has no decodes that prompts could drag")
+    if window.engine.clock is Clock.NONE:
+        return Healthy("the ranks have no common clock: no prompt drags another rank's decodes")
     drag, load = case.group_drag, case.prefill_load
-    if missing := window.missing(*prefill_drag.NEEDS, signals.PREFILL_BUSY):
+    # what some engines never publish first: only that says that looking is impossible there
+    unpublished = window.missing(signals.GRAPH_STEPS, signals.EAGER_STEPS, signals.PREFILL_BUSY)
+    if missing := unpublished or window.missing(*prefill_drag.NEEDS):
         return NoData(missing, "which steps had a prefill, and how long they took, was not counted")
     if drag is None or load is None:
         return Healthy("no rank computed a prompt while others decoded")

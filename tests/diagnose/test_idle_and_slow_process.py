@@ -37,6 +37,12 @@ def test_ranks_that_idle_in_no_more_than_half_of_the_steps_are_healthy(ranks, bu
     assert isinstance(outcome(window, None, "idle_lockstep"), Healthy)
 
 
+def test_steps_without_any_request_are_nobodys(plant):
+    """All ranks idle in all steps, as on a prefill server between prompts: there is no request to move elsewhere."""
+    assert isinstance(outcome(idle(plant, 0).window(), None, "idle_lockstep"), Healthy)
+    assert isinstance(outcome(replace(idle(plant, 1), role="prefill").window(), None, "idle_lockstep"), Healthy)
+
+
 def test_many_requests_on_one_rank_are_a_matter_of_dealing(plant):
     """Forty requests on one rank of eight while seven idle: idle steps, but not for lack of requests."""
     said = outcome(idle(plant, 1, 40.0).window(), plant().window(), "idle_lockstep")
