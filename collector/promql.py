@@ -4,6 +4,8 @@ from __future__ import annotations
 
 STEPS = "sum by (dp_rank) (rate(sglang:dp_attention_steps_total[1m]))"
 
+ACTIVE_SHARE = f'sum by (dp_rank) (rate(sglang:dp_attention_steps_total{{rank_state="active"}}[1m])) / {STEPS}'
+
 STEP_TIME = f"1 / {STEPS}"
 
 WAIT_PER_STEP = (
@@ -19,6 +21,11 @@ SCHEDULER_CPU = "sum by (dp_rank) (rate(sglang:scheduler_process_cpu_seconds_tot
 PAIRS_PER_STEP = f'sum by (dp_rank) (rate(sglang:dp_attention_pairs_total{{kind="scheduled"}}[1m])) / {STEPS}'
 
 TOKENS_PER_STEP = f'sum by (dp_rank) (rate(sglang:dp_attention_tokens_total{{kind="scheduled"}}[1m])) / {STEPS}'
+
+ANSWER_WAIT = (
+    'sum(rate(sglang:time_to_first_token_seconds_sum{is_streaming="true"}[1m]))'
+    ' / sum(rate(sglang:time_to_first_token_seconds_count{is_streaming="true"}[1m]))'
+)
 
 PREFILL_TOKENS = 'sum by (dp_rank) (rate(sglang:realtime_tokens_total{mode="prefill_compute"}[1m]))'
 

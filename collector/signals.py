@@ -261,6 +261,24 @@ BALANCEDNESS_COUNT = _signal(
     "separates hot experts from a slow group",
     Scope.ENGINE,
 )
+FIRST_TOKEN_TIME = _signal(
+    "first_token_time",
+    "s",
+    Kind.COUNTER,
+    "time from a streaming request's arrival at the front end to its first token there, summed",
+    _METRICS,
+    "shows waiting that no rank causes",
+    Scope.ENGINE,
+)
+FIRST_TOKENS = _signal(
+    "first_tokens",
+    "1",
+    Kind.COUNTER,
+    "streaming requests that got their first token",
+    _METRICS,
+    "shows waiting that no rank causes",
+    Scope.ENGINE,
+)
 EXPERT_LOAD = _signal(
     "expert_load",
     "tokens",

@@ -9,7 +9,7 @@ import numpy as np
 
 from collector import signals
 from collector.model import Clock, FloatArray, Window
-from diagnose import attribution, lockstep, prefill, slow_card
+from diagnose import attribution, front_end, lockstep, prefill, prefill_drag, slow_card
 from diagnose.model import Share
 
 MIN_INTERVALS = 3
@@ -109,6 +109,25 @@ class Case:
     def prefill_load(self) -> prefill.PrefillLoad | None:
         """How prefill work is dealt."""
         return prefill.prefill_load(self.window)
+
+    @cached_property
+    def group_drag(self) -> prefill_drag.PrefillDrag | None:
+        """What prefill on any rank does to the group's steps."""
+        return prefill_drag.prefill_drag(self.window)
+
+    @cached_property
+    def prefill_growth(self) -> prefill_drag.Growth | None:
+        """What prefill on any rank costs more than in the healthy past."""
+        before = prefill.prefill_load(self.baseline) if self.baseline else None
+        if self.excess is None or self.prefill_load is None or before is None:
+            return None
+        leaders = self.prefill_load.drag - before.drag * self.excess.before / self.excess.now
+        return prefill_drag.growth(self.window, self.baseline, self.excess, leaders)
+
+    @cached_property
+    def first_tokens(self) -> front_end.FirstTokens | None:
+        """How long requests wait for their first token, and where."""
+        return front_end.first_tokens(self.window, self.group_drag)
 
     @cached_property
     def excess(self) -> attribution.Excess | None:

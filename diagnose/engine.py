@@ -98,7 +98,7 @@ def _adjudicate(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Ou
     found = [_Found(rules[rule_id], outcome) for rule_id, outcome in outcomes.items() if isinstance(outcome, Finding)]
     total = _lockstep_loss(case, found)
     found = _fitted(found, total)
-    found.sort(key=lambda f: (f.finding.share.mid, f.finding.confidence), reverse=True)
+    found.sort(key=lambda f: (_severity(f) is not Severity.NOTE, f.finding.share.mid, f.finding.confidence), reverse=True)
     kind = case.window.engine.kind
     # a source that nobody gave is not missed in every report: the doctor offers it, and a finding that needs it says so (would_tell)
     missing = _missing((o for rule_id, o in outcomes.items() if not _unread(case, rules[rule_id])), kind)
@@ -113,6 +113,10 @@ def _adjudicate(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Ou
     )
     blamed = {first.rule.klass, *(v.klass for v in also)}
     return _verdict(first, kind, lost, _ruled_out(case, rules, outcomes, blamed), missing, also)
+
+
+def _severity(found: _Found) -> Severity:
+    return found.finding.severity or found.rule.severity
 
 
 def _verdict(
@@ -130,7 +134,7 @@ def _verdict(
         ranks=finding.ranks,
         confidence=finding.confidence,
         summary=finding.summary,
-        severity=rule.severity,
+        severity=_severity(found),
         share=finding.share,
         lost_time=lost,
         evidence=tuple(replace(shown, promql=promql.on(kind, shown.promql)) for shown in finding.evidence),
@@ -199,9 +203,9 @@ def _unread(case: Case, rule: Rule) -> bool:
 
 
 def _counts(case: Case, rule: Rule) -> bool:
-    """Whether a rule must have looked before a window is healthy. Only the comparison with a past need not: where none was given, and on a
-    prefill server, whose steps are as long as its prompts."""
-    return rule.klass in BLAMED or (case.baseline is not None and not case.prefills)
+    """Whether a rule must have looked before a window is healthy. The comparison with a past need not: where none was given, and on a
+    prefill server, whose steps are as long as its prompts. Nor need what lies outside the ranks: `healthy` speaks of the ranks."""
+    return rule.klass in BLAMED or (rule.klass is Class.INSUFFICIENT and case.baseline is not None and not case.prefills)
 
 
 def _why_insufficient(case: Case, silent: Mapping[str, NoData], lost: LostTime) -> str:

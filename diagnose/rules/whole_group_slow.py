@@ -3,8 +3,9 @@
 What it detects: a step time above the engine's healthy past, or without one above engines that serve the same, that attention, prefill,
 host waits and experts do not explain.
 Why it matters: inside a lockstep a slow card, a power cap on all cards and a slower build look the same to the engine's metrics.
-Not this rule: uneven experts (`expert_hotspot`); lost graphs (`graph_fallback`); a queue before a card (`dispatch_skew`); a late host
-(`slow_rank`); more load than before; a card that itself says why it is slow (`gpu_throttled`, `gpu_degraded`, `link_degraded`).
+Not this rule: uneven experts (`expert_hotspot`); lost graphs (`graph_fallback`); more prefill (`prefill_drags_decode`); a queue before a
+card (`dispatch_skew`); a late host (`slow_rank`); more load than before; a card that itself says why it is slow (`gpu_throttled`,
+`gpu_degraded`, `link_degraded`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from collector import promql, signals
 from collector.model import Clock
-from diagnose import attribution, card_blame, dispatch, fleet, graphs, group_pace, late_card, slow_card, starvation
+from diagnose import attribution, card_blame, dispatch, fleet, graphs, group_pace, late_card, prefill_drag, slow_card, starvation
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity
 from diagnose.rules import Limits, Threshold, rule
@@ -79,6 +80,8 @@ def whole_group_slow(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return Healthy(f"the card of rank {', '.join(map(str, cards))} itself says that it is at fault: that explains it")
     if starvation.kept(case):
         return Healthy("a rank's process is kept from running: that explains it")
+    if (grown := case.prefill_growth) is not None and prefill_drag.fires(grown, Limits(prefill_drag.THRESHOLDS)):
+        return Healthy(f"prefill touches {grown.touched:.0%} more of the steps than before: that explains it")
     if (card := late_card.late_card(case, limit.share)) is not None:
         return Healthy(f"the step time follows the attention of rank {case.window.ranks[card.row]}: its card explains it")
     if rows := dispatch.queued(case.window, dispatch.THRESHOLDS["ratio"].value):

@@ -12,6 +12,11 @@ from diagnose.model import Class
 from diagnose.rules import load
 
 RULES = {
+    "burst_misrouted": Class.LOAD,
+    "idle_lockstep": Class.LOAD,
+    "outside_the_ranks": Class.OUTSIDE,
+    "prefill_drags_decode": Class.STRUCTURAL,
+    "slow_process": Class.SINGLE_POINT,
     "context_length_skew": Class.LOAD,
     "dispatch_skew": Class.STRUCTURAL,
     "expert_hotspot": Class.STRUCTURAL,

@@ -119,7 +119,7 @@ def test_the_metrics_page_is_the_faces(simulated):
     """Each family has the face's name, type and labels, each series is one that SGLang's own page of 8 ranks has too."""
     path, _ = simulated
     page = bodies(path, Source.SGLANG_METRICS)[-1]
-    known = {specs.PREFIX + f.name: f for f in (*specs.SCHEDULER, specs.BALANCEDNESS, specs.dispatched(8))}
+    known = {specs.PREFIX + f.name: f for f in (*specs.SCHEDULER, *specs.TOKENIZER, specs.BALANCEDNESS, specs.dispatched(8))}
     captured = {
         (sample.name, frozenset((k, v) for k, v in sample.labels.items() if k not in {"model_name", "layer", "pid"}))
         for family in text_string_to_metric_families((CAPTURED / "tp8-dp8-ep8-t1.prom").read_text())

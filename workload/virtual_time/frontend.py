@@ -28,7 +28,10 @@ class _Flight(msgspec.Struct, frozen=True):
 
 
 class Frontend(Flights[_Flight]):
-    """Sends requests to ranks and hears of their ends, by the rules of `workload.frontend`, whose metrics are on no page here."""
+    """Sends requests to ranks and hears of their ends, by the rules of `workload.frontend`.
+
+    Of that one's metrics the pages here show the time to the first token.
+    """
 
     def __init__(self, config: ClusterConfig, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(config)
@@ -46,6 +49,7 @@ class Frontend(Flights[_Flight]):
             self._pinned.order(order)
         elif isinstance(order, DeskOrder):
             super().order(order)
+            self._engine.held = self._desk.held
 
     def _choose(self, rid: int, request: Shape, pinned: int | None) -> int:  # noqa: ARG002  # as in `workload.frontend`
         rank = self._steering.choose(self._loop.time(), request.prompt, pinned)
