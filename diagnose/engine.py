@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from collector import signals
 from collector.model import FloatArray, Window
 from diagnose import attribution, lockstep
 from diagnose.case import Case
+from diagnose.confidence import calibrated, calibration
 from diagnose.model import (
     Class,
     EngineDiagnosis,
@@ -52,11 +53,19 @@ class _Found:
     finding: Finding
 
 
-def diagnose(window: Window, baseline: Window | None = None, rules: Mapping[str, Rule] | None = None) -> EngineDiagnosis:
-    """What a window says about its engine. `baseline`: a window of the same engine when it was healthy, if there is one."""
+def diagnose(
+    window: Window,
+    baseline: Window | None = None,
+    rules: Mapping[str, Rule] | None = None,
+    *,
+    sure: Callable[[float], float] = calibrated,
+) -> EngineDiagnosis:
+    """What a window says about its engine. `baseline`: a window of the same engine when it was healthy, if there is one.
+
+    `sure` turns what a rule states into a confidence; who measures it again gives the identity."""
     case = Case(window, baseline)
     asked = rules if rules is not None else load()
-    outcomes = {rule_id: _ask(rule, case) for rule_id, rule in asked.items()}
+    outcomes = {rule_id: _surely(_ask(rule, case), sure) for rule_id, rule in asked.items()}
     verdict = _adjudicate(case, asked, outcomes)
     return EngineDiagnosis(
         engine=window.engine,
@@ -78,6 +87,10 @@ def _ask(rule: Rule, case: Case) -> Outcome:
         return rule.ask(case)
     except Exception as error:  # noqa: BLE001 - the one place where a rule's failure is contained
         return NoData((), f"the rule failed: {type(error).__name__}: {error}")
+
+
+def _surely(outcome: Outcome, sure: Callable[[float], float]) -> Outcome:
+    return replace(outcome, confidence=sure(outcome.confidence)) if isinstance(outcome, Finding) else outcome
 
 
 def _adjudicate(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Outcome]) -> Verdict:
@@ -140,7 +153,7 @@ def _nothing_found(
         klass=Class.HEALTHY,
         cause=None,
         ranks=(),
-        confidence=round(0.95 * UNTESTED ** len(unanswered), 3),
+        confidence=round(calibration().healthy * UNTESTED ** len(unanswered), 3),
         summary="no persistent loss of time has a cause among the ranks",
         severity=Severity.NOTE,
         share=None,
