@@ -77,7 +77,7 @@ def diagnose(
         verdict=verdict,
         outcomes=tuple(RuleOutcome(rule_id, outcome) for rule_id, outcome in outcomes.items()),
         problems=window.problems,
-        notes=_notes(case),
+        notes=_notes(case, verdict),
     )
 
 
@@ -257,13 +257,18 @@ def _rank_rows(case: Case, verdict: Verdict) -> tuple[RankRow, ...]:
     )
 
 
-def _notes(case: Case) -> tuple[str, ...]:
+def _notes(case: Case, verdict: Verdict) -> tuple[str, ...]:
     notes = [
         f"Clock read: {case.window.engine.clock}. Step time is equal on all ranks of a lockstep group and identifies no one by itself."
     ]
     accelerator = case.window.engine.facts.accelerator
     if accelerator and "virtual" in accelerator.lower():
         notes.append(f"The engine says that it runs on {accelerator}: its durations are simulated.")
+    if verdict.confidence:
+        notes.append(
+            f"Confidence is calibrated on {calibration().runs} simulated runs: the share of such verdicts that was right there. "
+            "No run on a GPU is among them."
+        )
     if case.baseline is None:
         notes.append("No healthy past of this engine was given: a slowdown of the whole group would not be seen.")
     return tuple(notes)

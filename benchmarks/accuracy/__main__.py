@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.accuracy import alarms, calibrate, field, goals, plan, runs, work
-from benchmarks.accuracy.document import ablation_section, document
+from benchmarks.accuracy.document import ablation_section, document, renewed
 from benchmarks.accuracy.judge import Judged
 from benchmarks.accuracy.plan import Spec
 from benchmarks.accuracy.stats import wilson
@@ -95,7 +95,7 @@ def _confidence(reliability: str) -> str:
     table = calibration()
     return (
         f"Fitted on {table.verdicts} verdicts of {table.runs} runs of seeds {table.seeds}, device {table.device} (`{table.made_by}`). On "
-        "the test seeds, a verdict is right when class and cause are the injected fault's and no rank is named that it did not make ill:\n\n"
+        "the test seeds, a verdict is right when class and cause are the injected fault's and no rank is named that it did not harm:\n\n"
         f"{reliability}\n\nThe sample holds far more faults than a service sees, so there a finding is right less often than here, and "
         f"`healthy` more often: its confidence, {table.healthy:.0%} when everything was looked at, is for a world in which every second "
         "window has a fault."
@@ -157,7 +157,8 @@ def main() -> None:
         text = measured(asked, folder)
     print(text)
     if asked.write:
-        (ROOT / "docs" / "accuracy.md").write_text(text, encoding="utf-8")
+        place = ROOT / "docs" / "accuracy.md"
+        place.write_text(renewed(text, place.read_text(encoding="utf-8")), encoding="utf-8")
         print("wrote docs/accuracy.md", file=sys.stderr)
 
 

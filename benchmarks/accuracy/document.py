@@ -21,6 +21,16 @@ TITLES = {
 }
 
 
+OURS = "<!-- what follows is written by hand -->"
+"""Ends the generated part of the document; what stands behind it is kept."""
+
+
+def renewed(text: str, before: str) -> str:
+    """The generated text with the hand-written end of the document as it was."""
+    _, mark, kept = before.partition(OURS)
+    return f"{text}\n{mark}{kept}" if mark else text
+
+
 def document(head: str, goals: Sequence[Goal], sections: Sequence[tuple[str, str]]) -> str:
     """Title, the goals in one table, then a section for each goal that has one, then the others."""
     parts = [f"# Accuracy\n\n{head}"]

@@ -1,0 +1,85 @@
+"""Confidence as a frequency: the fit on samples whose truth is known, and the table that is shipped."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks.accuracy import calibrate, plan
+from benchmarks.accuracy.judge import Judged, Truth
+from benchmarks.accuracy.observe import Observed, Said
+from benchmarks.accuracy.stats import wilson
+from diagnose.confidence import calibrated, calibration
+
+SPEC = plan.Spec("single", "x", "chat", 0, (), 60.0, 130.0)
+LOAD = Truth("context_length_skew", "load", frozenset({3}), 1.0, "metrics")
+
+
+def run(raw: float, right: bool) -> Judged:
+    cause = "context_length_skew" if right else "kv_pressure"
+    return Judged(SPEC, (LOAD,), Observed(Said("load", cause, (3,), raw, raw, "ticket"), 1.3, frozenset()))
+
+
+def sample(share: dict[float, float], n: int) -> list[Judged]:
+    return [run(raw, i < right * n) for raw, right in share.items() for i in range(n)]
+
+
+def test_the_fit_finds_the_frequencies():
+    """Stated .6 right in 70 %, stated .95 right in 96 % of 400 each: the table says so, to the ceiling of the sample."""
+    found = calibrate.fit(sample({0.6: 0.70, 0.95: 0.96}, 400), "test", "0")
+    assert np.interp(0.6, found.stated, found.calibrated) == pytest.approx(0.70, abs=0.03)
+    assert np.interp(0.95, found.stated, found.calibrated) == pytest.approx(wilson(384, 400).low, abs=0.02)
+    assert found.verdicts == 800
+
+
+def test_no_confidence_is_above_what_the_runs_prove():
+    """Twenty right of twenty prove .839 (Wilson), so nothing is surer than that."""
+    found = calibrate.fit(sample({0.7: 1.0, 0.97: 1.0}, 20), "test", "0")
+    assert max(found.calibrated) <= wilson(20, 20).low
+
+
+def test_weaker_evidence_never_says_as_much():
+    """Even when every verdict of the sample is right, the table rises strictly."""
+    found = calibrate.fit(sample({0.5: 1.0, 0.97: 1.0}, 50), "test", "0")
+    assert all(a < b for a, b in itertools.pairwise(found.calibrated))
+
+
+def test_healthy_is_surer_the_fewer_faults_are_called_so():
+    """With 100 of 100 calm windows and 0 of 100 faults called healthy: .963 / (.963 + .037) by Wilson's ends."""
+    calm = [Judged(SPEC, (), Observed(Said("healthy", None, (), 0.9, 0.9, "note"), 1.0, frozenset()))] * 100
+    found = calibrate.fit([*calm, *sample({0.9: 1.0}, 100)], "test", "0")
+    assert found.healthy == pytest.approx(wilson(100, 100).low, abs=0.002)
+
+
+def test_nothing_named_cannot_be_calibrated():
+    """Without a verdict that names a cause there is no frequency; the error says what to do."""
+    with pytest.raises(ValueError, match="more runs"):
+        calibrate.fit([], "test", "0")
+
+
+def test_the_shipped_table_is_one():
+    """It rises from 0, stays below 1, says of how many runs it is, and how to make it again."""
+    table = calibration()
+    assert list(table.stated) == sorted(set(table.stated))
+    assert all(a <= b for a, b in itertools.pairwise(table.calibrated))
+    assert (table.stated[0], table.stated[-1]) == (0.0, 1.0)
+    assert 0.0 < table.calibrated[-1] < 1.0
+    assert 0.0 < table.healthy < 1.0
+    assert table.runs >= 100
+    assert table.made_by.startswith("python -m benchmarks.accuracy")
+
+
+def test_the_table_survives_storing():
+    """What is written is what is read."""
+    found = calibrate.fit(sample({0.6: 0.7}, 20), "test", "0")
+    assert json.loads(calibrate.encoded(found))["verdicts"] == 20
+
+
+def test_calibrated_rises_with_what_is_stated():
+    """Between the table's points too."""
+    values = [calibrated(float(s)) for s in np.linspace(0.2, 0.97, 78)]
+    assert all(a <= b for a, b in itertools.pairwise(values))
+    assert values[0] < values[-1]
