@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from workload import faults, scenario
-from workload.config import ClusterConfig
+from workload.config import ClusterConfig, DeviceKind
 from workload.schedule import Scheduled
 from workload.traffic.presets import PRESETS
 
@@ -30,7 +30,8 @@ FAINT = (0.15, 0.3)
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One run. `about` is the scenario whose cluster (router, engine flags) is taken; `group` what it counts for. Times in seconds."""
+    """One run. `about` is the scenario whose cluster (router, engine flags) is taken; `group` what it counts for; with
+    `real` the run is one of real processes on that device. Times in seconds."""
 
     group: str  # single, faint, mixture, start
     about: str
@@ -39,7 +40,7 @@ class Spec:
     schedule: tuple[Scheduled, ...]
     onset: float
     length: float
-    real: bool = False
+    real: DeviceKind | None = None
 
     @property
     def has_past(self) -> bool:
@@ -49,7 +50,7 @@ class Spec:
     def config(self) -> ClusterConfig:
         """The cluster: that of the scenario, with this run's traffic and seed."""
         base = scenario.load(self.about).config if self.about in scenario.bundled() else ClusterConfig()
-        return msgspec.structs.replace(base, ranks=RANKS, traffic=PRESETS[self.preset], seed=self.seed)
+        return msgspec.structs.replace(base, ranks=RANKS, traffic=PRESETS[self.preset], seed=self.seed, device=self.real or "virtual")
 
 
 def single(
@@ -99,13 +100,13 @@ def full_severity(fault: str) -> float:
     return faults.load()[fault].severity
 
 
-def in_real_time(spec: Spec) -> Spec:
-    """The same with real processes, which come to rest sooner than a minute."""
+def in_real_time(spec: Spec, device: DeviceKind) -> Spec:
+    """The same with real processes on a device, which come to rest sooner than a minute."""
     (planned,) = spec.schedule
     shorter = replace(planned, onset=40.0, duration=30.0)
-    return replace(spec, schedule=(shorter,), onset=40.0, length=70.0, real=True)
+    return replace(spec, schedule=(shorter,), onset=40.0, length=70.0, real=device)
 
 
 def recorded(name: str) -> Spec:
     """What stands for a run that was recorded elsewhere."""
-    return Spec("recorded", name, "chat", 0, (), ONSET, ONSET + LASTS, real=True)
+    return Spec("recorded", name, "chat", 0, (), ONSET, ONSET + LASTS, real="cuda")

@@ -56,7 +56,7 @@ def make(spec: Spec, folder: Path) -> Made:
     config = msgspec.structs.replace(spec.config(), labels=growing / "labels")
     try:
         check(spec.schedule, config)
-        (_live if spec.real else _virtual)(spec, config, growing / "capture")
+        (_virtual if spec.real is None else _live)(spec, config, growing / "capture")
     except ValueError as error:
         shutil.rmtree(growing)
         raise RefusedError(str(error)) from None
@@ -65,7 +65,7 @@ def make(spec: Spec, folder: Path) -> Made:
 
 
 def recorded(folder: Path, onset: float) -> list[Made]:
-    """Runs that were recorded elsewhere, on a GPU: each subfolder with a `capture` and a `labels` file."""
+    """Runs that were recorded elsewhere: the folder is the cache of a `--real-time N --device cuda` on a machine with GPUs."""
     return [Made(p, p.with_name("labels"), onset) for p in sorted(folder.glob("*/capture")) if p.with_name("labels").exists()]
 
 

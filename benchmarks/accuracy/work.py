@@ -46,7 +46,7 @@ def look_at(spec: Spec, depth: Depth, made: Made) -> Judged:
     """A capture observed, then its labels read."""
     pages = list(read_capture(made.capture))
     moment = spec.onset
-    if spec.real:
+    if spec.real is not None:
         moment = onset(made.labels) - pages[0].arrived
     if not spec.has_past:
         moment = 20.0  # the fault is there from the start; the cluster warms up
