@@ -21,10 +21,24 @@ CEILING = 0.97
 """What a rule states at most; how often it is then right is the table's to say."""
 
 
-class Calibration(msgspec.Struct, frozen=True):
-    """`calibrated[i]` is the confidence of what is stated as `stated[i]`, both rising; between them it is interpolated.
+OWN = 0.05
+"""Part of the stated confidence in the calibrated one: it rises where the table is flat, so that weaker evidence never says as much, and
+moves by a twentieth at most."""
 
-    `verdicts` from `runs` labelled runs made it; `healthy` is the confidence in a window called healthy when everything was looked at.
+
+class Record(msgspec.Struct, frozen=True):
+    """How one rule did: `shift` of the log odds against all rules together, `ceiling` what its runs prove, of how many `runs`."""
+
+    shift: float
+    ceiling: float
+    runs: int
+
+
+class Calibration(msgspec.Struct, frozen=True):
+    """`calibrated[i]` is the share right of what is stated as `stated[i]`, of all rules; both rise; between them it is interpolated.
+
+    `verdicts` from `runs` labelled runs made it. A rule that is not in `rules` never spoke in them and takes what holds for all.
+    `healthy` is the confidence in a window called healthy when everything was looked at.
     """
 
     made_by: str  # the command
@@ -34,8 +48,18 @@ class Calibration(msgspec.Struct, frozen=True):
     verdicts: int
     stated: tuple[float, ...]
     calibrated: tuple[float, ...]
+    ceiling: float
+    rules: dict[str, Record]
     healthy: float
     healthy_verdicts: int
+
+    def of(self, stated: float, rule: str) -> float:
+        """The share right of what `rule` states so, 0..1."""
+        known = self.rules.get(rule, Record(0.0, self.ceiling, 0))
+        share = float(np.interp(stated, self.stated, self.calibrated))
+        if 0.0 < share < 1.0:
+            share = 1.0 / (1.0 + (1.0 - share) / share * math.exp(-known.shift))
+        return round((1.0 - OWN) * min(share, known.ceiling) + OWN * known.ceiling * stated, 3)
 
 
 @cache
@@ -44,10 +68,9 @@ def calibration() -> Calibration:
     return msgspec.json.decode((resources.files("diagnose") / "calibration.json").read_bytes(), type=Calibration)
 
 
-def calibrated(stated: float) -> float:
-    """The share of verdicts stated so that was right, 0..1; it rises with what is stated, to at most what the runs prove."""
-    table = calibration()
-    return round(float(np.interp(stated, table.stated, table.calibrated)), 3)
+def calibrated(stated: float, rule: str) -> float:
+    """The share of `rule`'s verdicts stated so that was right, 0..1; it rises with what is stated, to at most what the runs prove."""
+    return calibration().of(stated, rule)
 
 
 def confidence(share: float, threshold: float, *, agreement: float = 1.0, missing: int = 0) -> float:

@@ -58,14 +58,14 @@ def diagnose(
     baseline: Window | None = None,
     rules: Mapping[str, Rule] | None = None,
     *,
-    sure: Callable[[float], float] = calibrated,
+    sure: Callable[[float, str], float] = calibrated,
 ) -> EngineDiagnosis:
     """What a window says about its engine. `baseline`: a window of the same engine when it was healthy, if there is one.
 
-    `sure` turns what a rule states into a confidence; who measures it again gives the identity."""
+    `sure` turns what a rule states, and its id, into a confidence; who measures it again leaves it as stated."""
     case = Case(window, baseline)
     asked = rules if rules is not None else load()
-    outcomes = {rule_id: _surely(_ask(rule, case), sure) for rule_id, rule in asked.items()}
+    outcomes = {rule_id: _surely(rule_id, _ask(rule, case), sure) for rule_id, rule in asked.items()}
     verdict = _adjudicate(case, asked, outcomes)
     return EngineDiagnosis(
         engine=window.engine,
@@ -89,8 +89,8 @@ def _ask(rule: Rule, case: Case) -> Outcome:
         return NoData((), f"the rule failed: {type(error).__name__}: {error}")
 
 
-def _surely(outcome: Outcome, sure: Callable[[float], float]) -> Outcome:
-    return replace(outcome, confidence=sure(outcome.confidence)) if isinstance(outcome, Finding) else outcome
+def _surely(rule_id: str, outcome: Outcome, sure: Callable[[float, str], float]) -> Outcome:
+    return replace(outcome, confidence=sure(outcome.confidence, rule_id)) if isinstance(outcome, Finding) else outcome
 
 
 def _adjudicate(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Outcome]) -> Verdict:

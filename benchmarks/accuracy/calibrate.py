@@ -1,9 +1,9 @@
 """Confidence as a frequency: fitted on runs of the tuning seeds, checked on the test seeds. Writes diagnose/calibration.json.
 
 Every verdict of a tuning run counts: with all signals, without a past, and with less read, so that what is stated with little confidence
-is in the sample too. The map is the isotonic regression of being right on the stated confidence, with three cautions. No figure is above
-the lower end of Wilson's interval of the surest verdicts, counted by run: what so many runs prove. Below the least that was ever stated it
-falls to 0. A twentieth of it is the stated confidence itself, so that weaker evidence never says as much.
+is in the sample too. The map is the isotonic regression of being right on the stated confidence, falling to 0 below the least that was ever
+stated, and for each rule a shift of its log odds, drawn towards none for a rule that spoke seldom. No figure is above the lower end of
+Wilson's interval of the surest verdicts, counted by run: what so many runs prove.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from benchmarks.accuracy.judge import Judged, right
 from benchmarks.accuracy.observe import Said
 from benchmarks.accuracy.stats import ece, reliability, wilson
 from benchmarks.accuracy.tables import table
-from diagnose.confidence import Calibration
+from diagnose.confidence import Calibration, Record
 from diagnose.model import Class
 
-OWN = 0.05
-"""Part of the stated confidence in the calibrated one: makes the map rise where the regression is flat; moves it by a twentieth."""
+PRIOR = 5.0
+"""Runs' worth of the belief that a rule does as all do: a rule with fewer verdicts is mostly that, one with more mostly itself."""
 BIN = 40
 """Verdicts in a point of the regression: the share of 40 is known to 8 %, twice the steps between what rules state."""
 SURE = 0.9
@@ -42,9 +42,8 @@ def fit(runs: Sequence[Judged], made_by: str, seeds: str) -> Calibration:
     pairs = [(said.raw, right(said, run.truths)) for run in runs for said in everything_said(run) if said.cause is not None]
     if not pairs:
         raise ValueError("no verdict names a cause; calibrate on more runs")
-    surest = [right(run.observed.main, run.truths) for run in runs if run.observed.main.cause and run.observed.main.raw >= SURE]
-    ceiling = wilson(sum(surest), len(surest)).low if surest else 0.5
-    stated, curve = _isotonic(pairs, ceiling)
+    stated, curve = _isotonic(pairs)
+    named = [run for run in runs if run.observed.main.cause]
     healthy, n = _healthy(runs)
     return Calibration(
         made_by=made_by,
@@ -54,23 +53,44 @@ def fit(runs: Sequence[Judged], made_by: str, seeds: str) -> Calibration:
         verdicts=len(pairs),
         stated=stated,
         calibrated=curve,
+        ceiling=_ceiling(named),
+        rules={rule: _record([r for r in named if r.observed.main.cause == rule], stated, curve) for rule in _speakers(named)},
         healthy=round(healthy, 3),
         healthy_verdicts=n,
     )
 
 
-def _isotonic(pairs: Sequence[tuple[float, bool]], ceiling: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _speakers(named: Sequence[Judged]) -> list[str]:
+    return sorted({str(run.observed.main.cause) for run in named})
+
+
+def _ceiling(named: Sequence[Judged]) -> float:
+    """What the surest verdicts prove; of few sure ones, what all do."""
+    surest = [right(run.observed.main, run.truths) for run in named if run.observed.main.raw >= SURE]
+    some = surest if 2 * len(surest) >= len(named) else [right(run.observed.main, run.truths) for run in named]
+    return math.floor(1e4 * wilson(sum(some), len(some)).low) / 1e4
+
+
+def _record(named: Sequence[Judged], stated: Sequence[float], curve: Sequence[float]) -> Record:
+    expected = float(np.mean([np.interp(run.observed.main.raw, stated, curve) for run in named]))
+    found = (sum(right(run.observed.main, run.truths) for run in named) + PRIOR * expected) / (len(named) + PRIOR)
+    return Record(round(_logit(found) - _logit(expected), 3), _ceiling(named), len(named))
+
+
+def _logit(p: float) -> float:
+    kept = min(max(p, 0.01), 0.99)
+    return math.log(kept / (1 - kept))
+
+
+def _isotonic(pairs: Sequence[tuple[float, bool]]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     ordered = sorted(pairs)
-    parts = np.array_split(np.arange(len(ordered)), max(1, len(ordered) // BIN))
     points: dict[float, list[bool]] = {}
-    for part in parts:
+    for part in np.array_split(np.arange(len(ordered)), max(1, len(ordered) // BIN)):
         middle = round(float(np.mean([ordered[i][0] for i in part])), 3)
         points.setdefault(middle, []).extend(ordered[i][1] for i in part)
     shares = [(sum(hits) + 1) / (len(hits) + 2) for hits in points.values()]  # no certainty from a finite sample
     rising = isotonic_regression(shares, weights=[len(hits) for hits in points.values()]).x
-    stated = np.array([0.0, *points, 1.0])
-    curve = (1 - OWN) * np.minimum(np.array([0.0, *rising, rising[-1]]), ceiling) + OWN * ceiling * stated
-    return tuple(float(s) for s in stated), tuple(math.floor(1e4 * c) / 1e4 for c in curve)
+    return tuple(float(s) for s in (0.0, *points, 1.0)), tuple(round(float(c), 4) for c in (0.0, *rising, rising[-1]))
 
 
 def _healthy(runs: Sequence[Judged]) -> tuple[float, int]:

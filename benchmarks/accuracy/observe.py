@@ -45,6 +45,7 @@ class Look:
     moment: float
     length: float
     has_past: bool = True
+    usual: float | None = None  # s: the step time of the same engine without the fault, from SETTLE after the moment on
     polls: bool = False  # every second from the moment on, and at a slow scrape's pace
     incidents: bool = False
     ablate: bool = False
@@ -53,7 +54,9 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """`rise`: how many times the past's step time the window's is (inf: no steps; NaN: no past). Times are seconds after the moment."""
+    """`rise`: how many times as long a step is as in the same engine without the fault (inf: no steps; NaN: not known).
+
+    Times are seconds after the moment."""
 
     main: Said
     rise: float
@@ -69,13 +72,13 @@ class Observed:
 def said(verdict: Verdict) -> Said:
     """A verdict of a diagnosis that was made with raw confidences."""
     also = tuple((v.klass.value, v.cause, v.ranks) for v in verdict.also)
-    sure = calibrated(verdict.confidence) if verdict.cause else verdict.confidence
+    sure = calibrated(verdict.confidence, verdict.cause) if verdict.cause else verdict.confidence
     return Said(verdict.klass.value, verdict.cause, verdict.ranks, verdict.confidence, sure, verdict.severity.value, also)
 
 
 def raw(window: Window, past: Window | None) -> EngineDiagnosis:
     """The diagnosis with confidences as the rules state them."""
-    return diagnose(window, past, sure=lambda stated: stated)
+    return diagnose(window, past, sure=lambda stated, _: stated)
 
 
 class Replay:
@@ -98,10 +101,9 @@ def observe(pages: Sequence[Page], look: Look) -> Observed:
     replay = Replay(pages, start, look.length)
     window = replay.window(look.moment + SETTLE + WINDOW)
     past = replay.window(look.moment - 2.0, PAST) if look.has_past else None
-    now, before = cadence(window), cadence(past) if past is not None else math.nan
     return Observed(
         main=said(raw(window, past).verdict),
-        rise=now / before if now and before else math.inf,
+        rise=_rise(step_time(replay, look), look.usual),
         signals=frozenset(name for name in window.values if window.has(name)),
         no_past=said(raw(window, None).verdict) if look.has_past else None,
         polls=_polls(replay, past, look) if look.polls else (),
@@ -110,6 +112,17 @@ def observe(pages: Sequence[Page], look: Look) -> Observed:
         ablated=_ablated(pages, start, window, past, look) if look.ablate else {},
         removed=_removed(window, past) if look.remove else {},
     )
+
+
+def step_time(replay: Replay, look: Look) -> float | None:
+    """Seconds per step from SETTLE after the moment to the end; None when none was taken."""
+    return cadence(replay.window(look.length, look.length - look.moment - SETTLE))
+
+
+def _rise(now: float | None, usual: float | None) -> float:
+    if not usual:
+        return math.nan
+    return now / usual if now else math.inf
 
 
 def _polls(replay: Replay, past: Window | None, look: Look) -> tuple[tuple[float, Said], ...]:
@@ -137,7 +150,7 @@ def _incidents(replay: Replay, past: Window | None, look: Look) -> tuple[tuple[f
         for event in events:
             if event.kind is Kind.CONFIRMED:
                 incident = next(i for i in book if i.id == event.incident)
-                sure = calibrated(incident.confidence)
+                sure = calibrated(incident.confidence, incident.cause)
                 one = Said(incident.klass.value, incident.cause, incident.ranks, incident.confidence, sure, incident.severity.value)
                 found.append((end - look.moment, one))
         end += DIAGNOSED_EVERY

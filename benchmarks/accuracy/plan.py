@@ -100,6 +100,11 @@ def full_severity(fault: str) -> float:
     return faults.load()[fault].severity
 
 
+def twin(spec: Spec) -> Spec:
+    """The same engine with the same requests and nothing wrong: what the fault is measured against."""
+    return replace(spec, schedule=())
+
+
 def in_real_time(spec: Spec, device: DeviceKind) -> Spec:
     """The same with real processes on a device, which come to rest sooner than a minute."""
     (planned,) = spec.schedule

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import shutil
 import threading
 import time
@@ -45,12 +46,13 @@ class RefusedError(Exception):
 
 
 def make(spec: Spec, folder: Path) -> Made:
-    """The run's capture, made unless the cache holds it. Raises RefusedError."""
-    place = folder / hashlib.sha256(repr((spec, METRICS_EVERY, _code())).encode()).hexdigest()[:20]
+    """The run's capture, made unless the cache holds it. Several processes may ask for the same. Raises RefusedError."""
+    key = repr((spec.config(), spec.schedule, spec.length, spec.real, METRICS_EVERY, _code()))
+    place = folder / hashlib.sha256(key.encode()).hexdigest()[:20]
     made = Made(place / "capture", place / "labels", spec.onset)
     if place.exists():
         return made
-    growing = place.with_suffix(".part")
+    growing = place.with_suffix(f".{os.getpid()}")
     shutil.rmtree(growing, ignore_errors=True)
     growing.mkdir(parents=True)
     config = msgspec.structs.replace(spec.config(), labels=growing / "labels")
@@ -60,7 +62,10 @@ def make(spec: Spec, folder: Path) -> Made:
     except ValueError as error:
         shutil.rmtree(growing)
         raise RefusedError(str(error)) from None
-    growing.rename(place)
+    try:
+        growing.rename(place)
+    except OSError:  # another process was quicker; the same arguments make the same capture
+        shutil.rmtree(growing)
     return made
 
 

@@ -7,19 +7,24 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeVar
 
+from benchmarks.accuracy import plan
 from benchmarks.accuracy.judge import Judged, judge, onset
-from benchmarks.accuracy.observe import Look, observe
+from benchmarks.accuracy.observe import Look, Replay, observe, step_time
 from benchmarks.accuracy.plan import Spec
 from benchmarks.accuracy.runs import Made, RefusedError, make
 from collector.capture import read_capture
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+WARM_UP = 20.0
+"""Seconds that a cluster comes to rest in, after which a fault that is there from the start is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +44,26 @@ def one(task: tuple[Spec, Depth], folder: Path) -> Judged | str:
         made = make(spec, folder)
     except RefusedError as error:
         return f"{spec.about}: {error}"
-    return look_at(spec, depth, made)
+    return look_at(spec, depth, made, _usual(plan.twin(spec), folder) if spec.real is None and spec.schedule else None)
 
 
-def look_at(spec: Spec, depth: Depth, made: Made) -> Judged:
-    """A capture observed, then its labels read."""
+@cache
+def _usual(twin: Spec, folder: Path) -> float | None:
+    """The step time of a healthy twin."""
+    pages = list(read_capture(make(twin, folder).capture))
+    return step_time(Replay(pages, pages[0].arrived, twin.length), Look(_moment(twin), twin.length))
+
+
+def _moment(spec: Spec) -> float:
+    return spec.onset if spec.has_past else WARM_UP
+
+
+def look_at(spec: Spec, depth: Depth, made: Made, usual: float | None = None) -> Judged:
+    """A capture observed, then its labels read. `usual`: its step time without the fault, s."""
     pages = list(read_capture(made.capture))
-    moment = spec.onset
-    if spec.real is not None:
-        moment = onset(made.labels) - pages[0].arrived
-    if not spec.has_past:
-        moment = 20.0  # the fault is there from the start; the cluster warms up
+    moment = _moment(spec) if spec.real is None else onset(made.labels) - pages[0].arrived
     length = min(spec.length, pages[-1].arrived - pages[0].arrived)
-    observed = observe(pages, Look(moment, length, spec.has_past, depth.polls, depth.incidents, depth.ablate, depth.remove))
+    observed = observe(pages, Look(moment, length, spec.has_past, usual, depth.polls, depth.incidents, depth.ablate, depth.remove))
     return judge(spec, made.labels, observed)
 
 

@@ -13,6 +13,7 @@ from benchmarks.accuracy.judge import Judged, Truth
 from benchmarks.accuracy.observe import Observed, Said
 from benchmarks.accuracy.stats import wilson
 from diagnose.confidence import calibrated, calibration
+from diagnose.rules import load
 
 SPEC = plan.Spec("single", "x", "chat", 0, (), 60.0, 130.0)
 LOAD = Truth("context_length_skew", "load", frozenset({3}), 1.0, "metrics")
@@ -28,23 +29,33 @@ def sample(share: dict[float, float], n: int) -> list[Judged]:
 
 
 def test_the_fit_finds_the_frequencies():
-    """Stated .6 right in 70 %, stated .95 right in 96 % of 400 each: the table says so, to the ceiling of the sample."""
+    """Stated .6 right in 70 %, stated .95 right in 96 % of 400 each: so says the table, to what the sample proves."""
     found = calibrate.fit(sample({0.6: 0.70, 0.95: 0.96}, 400), "test", "0")
-    assert np.interp(0.6, found.stated, found.calibrated) == pytest.approx(0.70, abs=0.03)
-    assert np.interp(0.95, found.stated, found.calibrated) == pytest.approx(wilson(384, 400).low, abs=0.02)
+    assert np.interp(0.6, found.stated, found.calibrated) == pytest.approx(0.70, abs=0.02)
+    assert found.of(0.95, "a rule that never spoke") == pytest.approx(wilson(384, 400).low, abs=0.02)
     assert found.verdicts == 800
+
+
+def test_a_rule_that_is_wrong_more_often_is_believed_less():
+    """All verdicts of one rule right, all of another wrong, stated alike: each has its own confidence, and a new rule the mean's."""
+    found = calibrate.fit(sample({0.9: 0.5}, 200), "test", "0")
+    good, bad, new = (found.of(0.9, rule) for rule in ("context_length_skew", "kv_pressure", "new"))
+    assert good > 0.85
+    assert bad < 0.15
+    assert bad < new < good
 
 
 def test_no_confidence_is_above_what_the_runs_prove():
     """Twenty right of twenty prove .839 (Wilson), so nothing is surer than that."""
-    found = calibrate.fit(sample({0.7: 1.0, 0.97: 1.0}, 20), "test", "0")
-    assert max(found.calibrated) <= wilson(20, 20).low
+    found = calibrate.fit(sample({0.97: 1.0}, 20), "test", "0")
+    assert found.of(1.0, "context_length_skew") <= round(wilson(20, 20).low, 3)
 
 
 def test_weaker_evidence_never_says_as_much():
-    """Even when every verdict of the sample is right, the table rises strictly."""
+    """Even when every verdict of the sample is right, what is stated higher is the surer."""
     found = calibrate.fit(sample({0.5: 1.0, 0.97: 1.0}, 50), "test", "0")
-    assert all(a < b for a, b in itertools.pairwise(found.calibrated))
+    sure = [found.of(stated, "context_length_skew") for stated in (0.2, 0.4, 0.6, 0.8, 0.97)]
+    assert all(a < b for a, b in itertools.pairwise(sure))
 
 
 def test_healthy_is_surer_the_fewer_faults_are_called_so():
@@ -66,7 +77,8 @@ def test_the_shipped_table_is_one():
     assert list(table.stated) == sorted(set(table.stated))
     assert all(a <= b for a, b in itertools.pairwise(table.calibrated))
     assert (table.stated[0], table.stated[-1]) == (0.0, 1.0)
-    assert 0.0 < table.calibrated[-1] < 1.0
+    assert 0.0 < table.ceiling < 1.0
+    assert all(0.0 < record.ceiling < 1.0 for record in table.rules.values())
     assert 0.0 < table.healthy < 1.0
     assert table.runs >= 100
     assert table.made_by.startswith("python -m benchmarks.accuracy")
@@ -78,8 +90,9 @@ def test_the_table_survives_storing():
     assert json.loads(calibrate.encoded(found))["verdicts"] == 20
 
 
-def test_calibrated_rises_with_what_is_stated():
+@pytest.mark.parametrize("rule", [*load(), "a new one"])
+def test_calibrated_rises_with_what_is_stated(rule):
     """Between the table's points too."""
-    values = [calibrated(float(s)) for s in np.linspace(0.2, 0.97, 78)]
+    values = [calibrated(float(s), rule) for s in np.linspace(0.2, 0.97, 78)]
     assert all(a <= b for a, b in itertools.pairwise(values))
     assert values[0] < values[-1]

@@ -13,10 +13,10 @@ from diagnose.model import Class, Finding
 def test_a_verdict_prints_how_often_its_like_was_right(scene, scenes):
     """The confidence of a verdict, and of the finding behind it, is the table's for what the rule states."""
     window, past = scenes[scene].window(), scenes["healthy"].window()
-    stated = diagnose(window, past, sure=lambda s: s).verdict
+    stated = diagnose(window, past, sure=lambda s, _: s).verdict
     said = diagnose(window, past)
     assert said.verdict.cause == stated.cause == scene
-    assert said.verdict.confidence == calibrated(stated.confidence)
+    assert said.verdict.confidence == calibrated(stated.confidence, scene)
     finding = next(o.outcome for o in said.outcomes if o.rule == scene)
     assert isinstance(finding, Finding)
     assert finding.confidence == said.verdict.confidence
