@@ -30,19 +30,18 @@ CALIBRATION_SEEDS = 3  # of the tuning seeds, each on two of the six kinds of tr
 Task = tuple[Spec, work.Depth]
 
 
-def tasks(first: int, seeds: int, presets: tuple[str, ...], *, quick: bool) -> list[Task]:
+def tasks(first: int, seeds: int, presets: tuple[str, ...], severities: tuple[float, ...], *, quick: bool) -> list[Task]:
     """The test runs. Full severity is asked everything; the times are measured on the first seed."""
     chosen = range(first, first + seeds)
-    severities = (1.0,) if quick else plan.SEVERITIES
     out: list[Task] = []
     for n, spec in enumerate(plan.single(chosen, presets, severities)):
         full = spec.schedule[0].severity == plan.full_severity(spec.about) and not (quick and n % 4)
         out.append((spec, work.Depth(polls=full and spec.seed == first, incidents=True, ablate=full, remove=full)))
     out += [(s, work.Depth(ablate=True, remove=True)) for s in plan.healthy(range(first, first + 2 * seeds), presets)]
     if not quick:
-        out += [(s, work.Depth(incidents=True)) for s in plan.single(chosen, presets[:2], plan.FAINT, group="faint")]
+        out += [(s, work.Depth(incidents=True)) for s in plan.single(chosen, presets[:1], plan.FAINT, group="faint")]
     out += [(s, work.Depth()) for s in plan.mixtures(chosen, presets[: 1 if quick else 2])]
-    out += [(s, work.Depth()) for s in plan.single(chosen, presets[: 1 if quick else 3], (1.0,), group="start", onset=0.0)]
+    out += [(s, work.Depth()) for s in plan.single(chosen, presets[: 1 if quick else 2], (1.0,), group="start", onset=0.0)]
     return out
 
 
@@ -74,7 +73,7 @@ def calibrated(folder: Path, jobs: int) -> None:
 def measured(asked: argparse.Namespace, folder: Path) -> str:
     """Everything, as the document."""
     presets = plan.presets()[:QUICK_PRESETS] if asked.quick else plan.presets()
-    todo = tasks(plan.TEST, asked.seeds, presets, quick=asked.quick)
+    todo = tasks(plan.TEST, asked.seeds, presets, asked.severities, quick=asked.quick)
     done, refused = work.judged(todo, folder, asked.jobs, "labelled runs")
     groups: dict[str, list[Judged]] = {}
     for run in done:
@@ -124,6 +123,7 @@ def _head(asked: argparse.Namespace, presets: tuple[str, ...], count: int, refus
     options = "".join(
         (" --quick" if asked.quick else "", f" --seeds {asked.seeds}", f" --rank-days {asked.rank_days:g}" if asked.rank_days else "")
     )
+    options += "" if asked.severities == plan.SEVERITIES else " --severities " + ",".join(f"{share:g}" for share in asked.severities)
     options += f" --real-time {asked.real_time} --device {asked.device}" if asked.real_time else ""
     cannot = "; ".join(refused) or "none"
     return (
@@ -135,12 +135,20 @@ def _head(asked: argparse.Namespace, presets: tuple[str, ...], count: int, refus
     )
 
 
+def _shares(text: str) -> tuple[float, ...]:
+    shares = tuple(float(part) for part in text.split(","))
+    if not all(0 < share <= 1 for share in shares):
+        raise argparse.ArgumentTypeError(f"{text!r}: give shares above 0 and up to 1, such as 0.6,1")
+    return shares
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.accuracy", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="one kind of traffic and few runs: under a minute, shows that it works")
     parser.add_argument("--seeds", type=int, default=1, help="test seeds for each fault, severity and kind of traffic")
+    parser.add_argument("--severities", type=_shares, default=plan.SEVERITIES, help="shares of full strength; 0.6,1 by default")
     parser.add_argument("--rank-days", type=float, help=f"of healthy load; {RANK_DAYS:g} by default")
     parser.add_argument("--real-time", type=int, default=0, metavar="N", help="seeds of runs with real processes, two minutes each")
     parser.add_argument("--device", choices=("virtual", "cpu", "cuda"), default="virtual", help="of the runs with real processes")
