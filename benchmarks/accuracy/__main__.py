@@ -73,7 +73,7 @@ def calibrated(folder: Path, jobs: int) -> None:
 def measured(asked: argparse.Namespace, folder: Path) -> str:
     """Everything, as the document."""
     presets = plan.presets()[:QUICK_PRESETS] if asked.quick else plan.presets()
-    todo = tasks(plan.TEST, asked.seeds, presets, asked.severities, quick=asked.quick)
+    todo = tasks(plan.TEST, asked.seeds, presets, (1.0,) if asked.quick else asked.severities, quick=asked.quick)
     done, refused = work.judged(todo, folder, asked.jobs, "labelled runs")
     groups: dict[str, list[Judged]] = {}
     for run in done:
