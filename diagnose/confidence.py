@@ -27,7 +27,8 @@ moves by a twentieth at most."""
 
 
 class Record(msgspec.Struct, frozen=True):
-    """How one rule did: `shift` of the log odds against all rules together, `ceiling` what its runs prove, of how many `runs`."""
+    """How one rule did: `shift` of the log odds against all rules together, `ceiling` what as many runs prove at
+    best, of how many `runs`."""
 
     shift: float
     ceiling: float

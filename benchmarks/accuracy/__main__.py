@@ -25,18 +25,21 @@ from workload.config import DeviceKind
 ROOT = Path(__file__).parents[2]
 QUICK_PRESETS = 1
 RANK_DAYS = 4.0  # what makes the whole command about ten minutes of one core
-CALIBRATION_SEEDS = 3  # of the tuning seeds, each on two of the six kinds of traffic
+CALIBRATION_SEEDS = 3  # of the tuning seeds, each on two of the six kinds of traffic; about ten minutes of one core
 
 Task = tuple[Spec, work.Depth]
 
 
 def tasks(first: int, seeds: int, presets: tuple[str, ...], severities: tuple[float, ...], *, quick: bool) -> list[Task]:
-    """The test runs. Full severity is asked everything; the times are measured on the first seed."""
+    """The test runs. At full severity every signal is removed in turn; half of these runs are read with less, a third are timed."""
     chosen = range(first, first + seeds)
     out: list[Task] = []
+    kinds = len(presets) * len(severities)
     for n, spec in enumerate(plan.single(chosen, presets, severities)):
+        turn = n + n // kinds  # so that each fault's turn falls on another kind of traffic
         full = spec.schedule[0].severity == plan.full_severity(spec.about) and not (quick and n % 4)
-        out.append((spec, work.Depth(polls=full and spec.seed == first, incidents=True, ablate=full, remove=full)))
+        polls, ablate = full and turn % 3 == 0, full and turn % 2 == 0
+        out.append((spec, work.Depth(polls=polls, incidents=True, ablate=ablate, remove=full)))
     out += [(s, work.Depth(ablate=True, remove=True)) for s in plan.healthy(range(first, first + 2 * seeds), presets)]
     if not quick:
         out += [(s, work.Depth(incidents=True)) for s in plan.single(chosen, presets[:1], plan.FAINT, group="faint")]
@@ -52,18 +55,18 @@ def real_tasks(refused: list[str], seeds: int, device: DeviceKind) -> list[Task]
     return [(plan.in_real_time(s, device), work.Depth(remove=True)) for s in wanted if s.about in names]
 
 
-def calibrated(folder: Path, jobs: int) -> None:
-    """Fit the confidence on tuning seeds and store it."""
-    seeds = plan.TUNING[:CALIBRATION_SEEDS]
+def calibrated(folder: Path, jobs: int, count: int) -> None:
+    """Fit the confidence on so many tuning seeds and store it."""
+    seeds = plan.TUNING[:count]
     deep = work.Depth(ablate=True)
     kinds = plan.presets()
     todo: list[Task] = []
     for seed in seeds:
-        todo += [(s, deep) for s in plan.single([seed], kinds[seed :: len(seeds)], (0.3, *plan.SEVERITIES))]
+        todo += [(s, deep) for s in plan.single([seed], kinds[seed % 3 :: 3], (0.3, *plan.SEVERITIES))]
     for seed in plan.TUNING:
         todo += [(s, deep) for s in plan.healthy([seed], (kinds[seed % len(kinds)], kinds[(seed + 3) % len(kinds)]))]
     done, _ = work.judged(todo, folder, jobs, "calibration runs")
-    found = calibrate.fit(done, "python -m benchmarks.accuracy --calibrate", f"{seeds[0]} to {seeds[-1]}")
+    found = calibrate.fit(done, f"python -m benchmarks.accuracy --calibrate --calibration-seeds {count}", f"{seeds[0]} to {seeds[-1]}")
     (ROOT / "diagnose" / "calibration.json").write_bytes(calibrate.encoded(found))
     calibration.cache_clear()
     curve = ", ".join(f"{s:g}: {c:g}" for s, c in zip(found.stated, found.calibrated, strict=True))
@@ -156,14 +159,17 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, help="folder that keeps captures between runs; a temporary one by default")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--calibrate", action="store_true", help="first fit the confidence again, into diagnose/calibration.json")
+    parser.add_argument("--calibration-seeds", type=int, default=CALIBRATION_SEEDS, help=f"of the {len(plan.TUNING)} tuning seeds")
     parser.add_argument("--write", action="store_true", help="renew docs/accuracy.md")
     asked = parser.parse_args()
     if asked.seeds < 1 or asked.jobs < 1 or asked.jobs > (os.cpu_count() or 1):
         parser.error(f"--seeds {asked.seeds}, --jobs {asked.jobs}: give at least 1, and at most {os.cpu_count()} jobs")
+    if not 1 <= asked.calibration_seeds <= len(plan.TUNING):
+        parser.error(f"--calibration-seeds {asked.calibration_seeds}: give 1 to {len(plan.TUNING)}; the others are test seeds")
     with tempfile.TemporaryDirectory(prefix="slowrank-accuracy-") as temporary:
         folder = asked.cache or Path(temporary)
         if asked.calibrate:
-            calibrated(folder, asked.jobs)
+            calibrated(folder, asked.jobs, asked.calibration_seeds)
         text = measured(asked, folder)
     print(text)
     if asked.write:

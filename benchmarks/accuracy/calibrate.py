@@ -1,14 +1,15 @@
 """Confidence as a frequency: fitted on runs of the tuning seeds, checked on the test seeds. Writes diagnose/calibration.json.
 
 Every verdict of a tuning run counts: with all signals, without a past, and with less read, so that what is stated with little confidence
-is in the sample too. The map is the isotonic regression of being right on the stated confidence, falling to 0 below the least that was ever
-stated, and for each rule a shift of its log odds, drawn towards none for a rule that spoke seldom. No figure is above the lower end of
-Wilson's interval of the surest verdicts, counted by run: what so many runs prove.
+is in the sample too. The map is the isotonic regression of being right on the stated confidence, in which every rule counts alike,
+falling to 0 below the least that was ever stated, and for each rule a shift of its log odds, drawn towards none for a rule that spoke
+seldom. No figure is above the lower end of Wilson's interval of a record without a fault: what so many runs can prove at best.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -18,7 +19,7 @@ from scipy.optimize import isotonic_regression
 from benchmarks.accuracy.headline import sure_and_right
 from benchmarks.accuracy.judge import Judged, right
 from benchmarks.accuracy.observe import Said
-from benchmarks.accuracy.stats import ece, reliability, wilson
+from benchmarks.accuracy.stats import Z, ece, reliability, wilson
 from benchmarks.accuracy.tables import table
 from diagnose.confidence import Calibration, Record
 from diagnose.model import Class
@@ -27,8 +28,6 @@ PRIOR = 5.0
 """Runs' worth of the belief that a rule does as all do: a rule with fewer verdicts is mostly that, one with more mostly itself."""
 BIN = 40
 """Verdicts in a point of the regression: the share of 40 is known to 8 %, twice the steps between what rules state."""
-SURE = 0.9
-"""Stated confidence from which verdicts count for the ceiling."""
 
 
 def everything_said(run: Judged) -> list[Said]:
@@ -39,7 +38,7 @@ def everything_said(run: Judged) -> list[Said]:
 
 def fit(runs: Sequence[Judged], made_by: str, seeds: str) -> Calibration:
     """The table from tuning runs. Raises ValueError when they hold no verdict that names a cause."""
-    pairs = [(said.raw, right(said, run.truths)) for run in runs for said in everything_said(run) if said.cause is not None]
+    pairs = [(said.raw, right(said, run.truths), said.cause) for run in runs for said in everything_said(run) if said.cause is not None]
     if not pairs:
         raise ValueError("no verdict names a cause; calibrate on more runs")
     stated, curve = _isotonic(pairs)
@@ -53,7 +52,7 @@ def fit(runs: Sequence[Judged], made_by: str, seeds: str) -> Calibration:
         verdicts=len(pairs),
         stated=stated,
         calibrated=curve,
-        ceiling=_ceiling(named),
+        ceiling=_ceiling(PRIOR),
         rules={rule: _record([r for r in named if r.observed.main.cause == rule], stated, curve) for rule in _speakers(named)},
         healthy=round(healthy, 3),
         healthy_verdicts=n,
@@ -64,17 +63,15 @@ def _speakers(named: Sequence[Judged]) -> list[str]:
     return sorted({str(run.observed.main.cause) for run in named})
 
 
-def _ceiling(named: Sequence[Judged]) -> float:
-    """What the surest verdicts prove; of few sure ones, what all do."""
-    surest = [right(run.observed.main, run.truths) for run in named if run.observed.main.raw >= SURE]
-    some = surest if 2 * len(surest) >= len(named) else [right(run.observed.main, run.truths) for run in named]
-    return math.floor(1e4 * wilson(sum(some), len(some)).low) / 1e4
+def _ceiling(runs: float) -> float:
+    """What so many runs prove when all of them are right: the lower end of Wilson's interval."""
+    return math.floor(1e4 * runs / (runs + Z * Z)) / 1e4
 
 
 def _record(named: Sequence[Judged], stated: Sequence[float], curve: Sequence[float]) -> Record:
     expected = float(np.mean([np.interp(run.observed.main.raw, stated, curve) for run in named]))
     found = (sum(right(run.observed.main, run.truths) for run in named) + PRIOR * expected) / (len(named) + PRIOR)
-    return Record(round(_logit(found) - _logit(expected), 3), _ceiling(named), len(named))
+    return Record(round(_logit(found) - _logit(expected), 3), _ceiling(len(named) + PRIOR), len(named))
 
 
 def _logit(p: float) -> float:
@@ -82,14 +79,19 @@ def _logit(p: float) -> float:
     return math.log(kept / (1 - kept))
 
 
-def _isotonic(pairs: Sequence[tuple[float, bool]]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    ordered = sorted(pairs)
-    points: dict[float, list[bool]] = {}
+def _isotonic(said: Sequence[tuple[float, bool, str]]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    ordered = sorted(said)
+    spoke = Counter(rule for _, _, rule in said)
+    points: dict[float, list[tuple[float, bool]]] = {}  # mean stated -> (weight, right?)
     for part in np.array_split(np.arange(len(ordered)), max(1, len(ordered) // BIN)):
         middle = round(float(np.mean([ordered[i][0] for i in part])), 3)
-        points.setdefault(middle, []).extend(ordered[i][1] for i in part)
-    shares = [(sum(hits) + 1) / (len(hits) + 2) for hits in points.values()]  # no certainty from a finite sample
-    rising = isotonic_regression(shares, weights=[len(hits) for hits in points.values()]).x
+        points.setdefault(middle, []).extend((1.0 / spoke[ordered[i][2]], ordered[i][1]) for i in part)
+    weights = [sum(w for w, _ in hits) for hits in points.values()]
+    shares = [
+        (len(hits) * sum(w for w, hit in hits if hit) / weight + 1) / (len(hits) + 2)  # no certainty from a finite sample
+        for weight, hits in zip(weights, points.values(), strict=True)
+    ]
+    rising = isotonic_regression(shares, weights=weights).x
     return tuple(float(s) for s in (0.0, *points, 1.0)), tuple(round(float(c), 4) for c in (0.0, *rising, rising[-1]))
 
 
