@@ -134,7 +134,7 @@ def _head(asked: argparse.Namespace, presets: tuple[str, ...], count: int, refus
         f"{', '.join(presets)}. Limits of the rules were chosen on seeds {plan.TUNING[0]} to {plan.TUNING[-1]} with `chat` traffic. "
         "Simulated devices in virtual time, pages through the collector, windows of ten seconds from five seconds after the onset with a "
         "healthy half minute as past; label files opened by the scorer alone. Intervals: Wilson, bootstrap for F1 and times, Poisson for "
-        f"rates.\n\nNot played in virtual time: {cannot}. The design sets no figure G9."
+        f"rates.\n\nNot played in virtual time, or not with every kind of traffic: {cannot}. The design sets no figure G9."
     )
 
 

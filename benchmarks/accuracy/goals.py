@@ -11,7 +11,7 @@ from benchmarks.accuracy.alarms import Alarms, total
 from benchmarks.accuracy.headline import headline
 from benchmarks.accuracy.judge import Judged, blames, class_right
 from benchmarks.accuracy.observe import Said
-from benchmarks.accuracy.stats import bootstrap, poisson_rate, quantile, wilson
+from benchmarks.accuracy.stats import Interval, bootstrap, poisson_rate, quantile, wilson
 from benchmarks.accuracy.tables import counted, matrix, table
 from diagnose.model import Class
 
@@ -146,9 +146,7 @@ def times(runs: Sequence[Judged]) -> list[Goal]:
     for what, seconds in found.items():
         median, late = (bootstrap(seconds, lambda drawn, q=q: quantile(drawn, q)) for q in (0.5, 0.95))  # type: ignore[misc]
         never = sum(t == math.inf for t in seconds)
-        text = (
-            f"median {median.value:.0f} s [{median.low:.0f}, {median.high:.0f}], p95 {late.value:.0f} s [{late.low:.0f}, {late.high:.0f}]"
-        )
+        text = f"median {_seconds(median)}, p95 {_seconds(late)}"
         text = f"{text} of {len(seconds)}, {never} never" if seconds else "- (no runs)"
         out.append(Goal("G6", what, next((m for key, m in must.items() if key in what and "twice" in what), ""), text))
     return out
@@ -211,6 +209,11 @@ def listed(runs: Sequence[Judged]) -> str:
 
 def _words(said: Said) -> str:
     return f"{said.klass}: {said.cause} on {list(said.ranks)}, confidence {said.confidence:.0%}" if said.cause else said.klass
+
+
+def _seconds(found: Interval) -> str:
+    value, low, high = (f"{t:.0f} s" if t < math.inf else "never" for t in (found.value, found.low, found.high))
+    return f"{value} [{low}, {high}]"
 
 
 def _causes(said: Said) -> set[str]:

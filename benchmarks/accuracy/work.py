@@ -43,7 +43,7 @@ def one(task: tuple[Spec, Depth], folder: Path) -> Judged | str:
     try:
         made = make(spec, folder)
     except RefusedError as error:
-        return f"{spec.about}: {error}"
+        return f"{spec.about}: {str(error).removeprefix(f'{spec.about}: ')}"
     return look_at(spec, depth, made, _usual(plan.twin(spec), folder) if spec.real is None and spec.schedule else None)
 
 
