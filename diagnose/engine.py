@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,6 +12,7 @@ from collector import enabling, promql, signals
 from collector.model import Clock, FloatArray, Window
 from diagnose import attribution, blind, change, clocks, fleet, independent, lockstep, remedies
 from diagnose.case import Case
+from diagnose.confidence import calibrated, calibration
 from diagnose.model import (
     STEP_TIME,
     Class,
@@ -57,15 +58,22 @@ class _Found:
 
 
 def diagnose(
-    window: Window, baseline: Window | None = None, rules: Mapping[str, Rule] | None = None, twins: Sequence[Window] = ()
+    window: Window,
+    baseline: Window | None = None,
+    rules: Mapping[str, Rule] | None = None,
+    twins: Sequence[Window] = (),
+    *,
+    sure: Callable[[float, str], float] = calibrated,
 ) -> EngineDiagnosis:
     """What a window says about its engine. `baseline`: a window of the same engine when it was healthy, if there is one. `twins`: windows
-    of engines that serve the same (`fleet.twins`), which stand in where there is no baseline."""
+    of engines that serve the same (`fleet.twins`), which stand in where there is no baseline.
+
+    `sure` turns what a rule states, and its id, into a confidence; who measures it again leaves it as stated."""
     window = plausible(window)
     past = None if baseline is None else change.calm_part(plausible(baseline))
     case = Case(window, past, tuple(plausible(twin) for twin in twins))
     asked = rules if rules is not None else load()
-    outcomes = {rule_id: _ask(rule, case) for rule_id, rule in asked.items()}
+    outcomes = {rule_id: _surely(rule_id, _ask(rule, case), sure) for rule_id, rule in asked.items()}
     verdict = _dated(window, _adjudicate(case, asked, outcomes))
     return EngineDiagnosis(
         engine=window.engine,
@@ -77,7 +85,7 @@ def diagnose(
         verdict=verdict,
         outcomes=tuple(RuleOutcome(rule_id, outcome) for rule_id, outcome in outcomes.items()),
         problems=window.problems,
-        notes=_notes(case, outcomes.values()),
+        notes=_notes(case, verdict, outcomes.values()),
     )
 
 
@@ -92,6 +100,10 @@ def _ask(rule: Rule, case: Case) -> Outcome:
         return rule.ask(case)
     except Exception as error:  # noqa: BLE001 - the one place where a rule's failure is contained
         return NoData((), f"the rule failed: {type(error).__name__}: {error}")
+
+
+def _surely(rule_id: str, outcome: Outcome, sure: Callable[[float, str], float]) -> Outcome:
+    return replace(outcome, confidence=sure(outcome.confidence, rule_id)) if isinstance(outcome, Finding) else outcome
 
 
 def _adjudicate(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Outcome]) -> Verdict:
@@ -173,7 +185,7 @@ def _nothing_found(
         klass=Class.HEALTHY,
         cause=None,
         ranks=(),
-        confidence=round(0.95 * UNTESTED ** _untested(case, unanswered.values()), 3),
+        confidence=round(calibration().healthy * UNTESTED ** _untested(case, unanswered.values()), 3),
         summary="no persistent loss of time has a cause among the ranks",
         severity=Severity.NOTE,
         share=None,
@@ -308,11 +320,16 @@ def _rank_rows(case: Case, verdict: Verdict) -> tuple[RankRow, ...]:
     )
 
 
-def _notes(case: Case, outcomes: Iterable[Outcome]) -> tuple[str, ...]:
+def _notes(case: Case, verdict: Verdict, outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     notes = [f"Clock read: {case.window.engine.clock}. {clocks.NOTES[case.window.engine.clock]}"]
     accelerator = case.window.engine.facts.accelerator
     if accelerator and "virtual" in accelerator.lower():
         notes.append(f"The engine says that it runs on {accelerator}: its durations are simulated.")
+    if verdict.confidence:
+        notes.append(
+            f"Confidence is calibrated on {calibration().runs} simulated runs: the share of such verdicts that was right there. "
+            "No run on a GPU is among them."
+        )
     if case.prefills:
         notes.append("A prefill server's steps are as long as its prompts: a slowdown of the whole group would not be seen.")
     elif case.baseline is None:

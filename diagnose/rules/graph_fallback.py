@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 UNPRICED = 0.6
-"""Confidence without a past: the lost graphs are counted, what they cost is not known. Not calibrated."""
+"""Confidence without a past: the lost graphs are counted, what they cost is not known."""
 
 
 @rule(
