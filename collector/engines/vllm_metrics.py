@@ -60,8 +60,9 @@ ROWS: tuple[Row, ...] = (
 PREFIXES = ("vllm:", "vllm_")
 """How a page spells the same metric; Ray and some gateways write the second."""
 
-_CONFIG = "cache_config_info"
-_NAMES = frozenset(name for row in ROWS for name, _ in row.names) | {_CONFIG}
+CONFIG = "cache_config_info"
+"""The one series whose labels are the message, of whatever names."""
+_NAMES = frozenset(name for row in ROWS for name, _ in row.names) | {CONFIG}
 
 
 def parser() -> Parser:
@@ -154,7 +155,7 @@ def _capacity(series: list[_Series]) -> float | None:
 
     num_gpu_blocks times block_size is no stand-in: on a page of vLLM 0.32 it is twice kv_cache_size_tokens.
     """
-    return next((_number(one.labels.get("kv_cache_size_tokens", "")) for one in series if one.name == _CONFIG), None)
+    return next((_number(one.labels.get("kv_cache_size_tokens", "")) for one in series if one.name == CONFIG), None)
 
 
 def _number(label: str) -> float | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from collector.errors import ConfigError
+from slowrank.commands import prometheus_options as prom
 from slowrank.commands.options import GPUS, HARDWARE, KEY, NVML, PROCFS, TIME, ClockOption, ReportFormat, parse_time
 from slowrank.exits import Exit, worst
 from slowrank.terminal import colour, say, tell, width
@@ -68,6 +69,15 @@ def diagnose(
     procfs: Annotated[bool, PROCFS] = False,
     nvml: Annotated[bool, NVML] = False,
     gpus: Annotated[str | None, GPUS] = None,
+    prometheus: Annotated[str | None, prom.URL] = None,
+    at: Annotated[str | None, prom.AT] = None,
+    since: Annotated[float | None, prom.SINCE] = None,
+    match: Annotated[list[str] | None, prom.MATCH] = None,
+    token_env: Annotated[str | None, prom.TOKEN_ENV] = None,
+    token_file: Annotated[Path | None, prom.TOKEN_FILE] = None,
+    ca_file: Annotated[Path | None, prom.CA_FILE] = None,
+    cert_file: Annotated[Path | None, prom.CERT_FILE] = None,
+    key_file: Annotated[Path | None, prom.KEY_FILE] = None,
 ) -> None:
     """Say whether a rank is slow, which, why, what it costs and what to do.
 
@@ -76,14 +86,21 @@ def diagnose(
     """
     from slowrank.diagnosing import conclude, exit_of, read, with_dispatch_log
     from slowrank.logs import read_log
+    from slowrank.past import PastOptions, from_prometheus
     from slowrank.targets import machines
 
-    if not targets and not log:
-        raise ConfigError("nothing to read: give a TARGET, for example host:30000, or --log FILE")
+    if not targets and not log and prometheus is None:
+        raise ConfigError("nothing to read: give a TARGET, for example host:30000, --prometheus URL, or --log FILE")
     on = machines(hardware, procfs, nvml, gpus)
+    past = from_prometheus(
+        PastOptions(prometheus, at, since, tuple(match or ()), token_env, token_file, ca_file, cert_file, key_file),
+        None if targets else record,
+        clock.clock,
+    )
     logs = tuple(read_log(text, seconds, clock.clock) for text in log or [])
-    reading = read(targets or [], seconds, LIVE_SECONDS, record, api_key_env, clock.clock, on)
-    windows = with_dispatch_log((*logs, *reading.windows), dispatch_log)
+    kept = None if prometheus is not None and not targets else record
+    reading = read(targets or [], seconds, LIVE_SECONDS, kept, api_key_env, clock.clock, on)
+    windows = with_dispatch_log((*logs, *past, *reading.windows), dispatch_log)
     diagnoses = conclude(windows, baseline, clock.clock, on.gpus)
     _print(diagnoses, windows, form)
     for engine, why in reading.unreached.items():
