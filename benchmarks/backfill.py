@@ -12,9 +12,9 @@ from typing import TypeAlias
 from collector import signals
 from collector.capture import read_capture
 from collector.engines import sglang, sglang_loads, sglang_metrics
-from collector.exported import of_signals
+from collector.exported import ENGINE, EXPECTED_RANKS, KV_BYTES, of_signals
 from collector.exposition import Parser
-from collector.model import Source
+from collector.model import Facts, Source
 from collector.signals import CATALOGUE, Scope
 
 Key: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]  # name, labels
@@ -42,12 +42,15 @@ def exported(capture: Path, every: float, target: Mapping[str, str] | None = Non
     families = of_signals()
     reader = sglang.Reader()
     held: dict[str, dict[int, float]] = {}
+    facts = Facts()
     table: Table = {}
     last = float("-inf")
     for page in read_capture(capture):
         if page.source not in sglang.PATHS:
             continue
-        for signal, values in reader.read(page).values.items():
+        reading = reader.read(page)
+        facts = facts.merged(reading.facts)
+        for signal, values in reading.values.items():
             held.setdefault(signal, {}).update(values)
         if page.source is Source.SGLANG_METRICS and page.arrived >= last + every - 1e-6:
             last = page.arrived
@@ -56,7 +59,19 @@ def exported(capture: Path, every: float, target: Mapping[str, str] | None = Non
                     labels = {"engine": page.engine} | ({"rank": str(rank)} if CATALOGUE[signal].scope is Scope.RANK else {})
                     key = families[signal].name, tuple((labels | dict(target)).items())
                     table.setdefault(key, []).append((page.arrived, value))
+            for name, more, value in _told(facts):
+                table.setdefault((name, tuple(({"engine": page.engine} | more | dict(target)).items())), []).append((page.arrived, value))
     return table
+
+
+def _told(facts: Facts) -> Iterator[tuple[str, dict[str, str], float]]:
+    """(name, labels, value) of what an exporter says of the engine as a whole."""
+    words = {name: getattr(facts, name) or "" for name in ("role", "model", "version", "accelerator", "clock")}
+    yield ENGINE, {"kind": "sglang", **{name: str(word) for name, word in words.items()}}, 1.0
+    if facts.expected_ranks is not None:
+        yield EXPECTED_RANKS, {}, float(facts.expected_ranks)
+    if facts.kv_bytes_per_token is not None:
+        yield KV_BYTES, {}, facts.kv_bytes_per_token
 
 
 def _derived(held: Mapping[str, Mapping[int, float]]) -> dict[str, Mapping[int, float]]:

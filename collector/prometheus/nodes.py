@@ -18,7 +18,7 @@ PAGE_LABELS = {
         | {"mode", "kind", "rank_state", "forward_mode", "is_streaming", "layer", "le"}
     ),
     VLLM: frozenset({"model_name", "engine", "reason", "source"}),
-    OWN: frozenset({"engine", "rank"}),
+    OWN: frozenset({"engine", "rank", "kind", "role", "model", "version", "accelerator", "clock"}),
 }
 """Labels that a page itself carries (docs/signals.md); all others are the scrape's."""
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from math import isnan
+from collections.abc import Iterator, Mapping, Sequence
+from math import isnan, nan
 
 from collector.enabling import given
-from collector.engines.limits import rank_of
+from collector.engines.limits import MAX_RANKS, rank_of
 from collector.errors import ConfigError
-from collector.exported import of_signals
-from collector.model import Reading, Source
+from collector.exported import ENGINE, EXPECTED_RANKS, KV_BYTES, of_signals
+from collector.model import Clock, Facts, Reading, Source
+from collector.prometheus.answer import Series
 from collector.prometheus.nodes import Node
 from collector.targets import parse_target
 
@@ -39,21 +40,46 @@ def readings(nodes: Sequence[Node]) -> dict[str, list[Reading]]:
 
 def _of(node: Node, engine: str) -> Iterator[Reading]:
     moments: dict[int, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
-    signals = set()
+    told: dict[str, Series] = {}
     for series in node.series:
-        if series.labels.get("engine") != engine or series.name not in _SIGNALS:
+        if series.labels.get("engine") != engine:
+            continue
+        if series.name not in _SIGNALS:
+            told[series.name] = max(series, told.get(series.name, series), key=lambda one: int(one.times[-1]))
             continue
         rank = rank_of(series.labels["rank"]) if series.labels.get("rank") else -1
         if rank is None:
             continue
         signal = _SIGNALS[series.name]
-        signals.add(signal)
         for at, value in zip(series.times.tolist(), series.values.tolist(), strict=True):
             if not isnan(value):
                 moments[at][signal][rank] = value
-    # the exporter does not say of which kind an engine is; a signal that vLLM never gives does
-    source = Source.VLLM_METRICS if all(given(signal, "vllm") for signal in signals) else Source.SGLANG_METRICS
+    facts, source = _facts(told), _source(told, moments)
     for at in sorted(moments):
         values = moments[at]
         times = dict.fromkeys((rank for ranks in values.values() for rank in ranks), at / 1000.0)
-        yield Reading(engine, f"http://{node.instance}", source, at / 1000.0, times, values)
+        yield Reading(engine, f"http://{node.instance}", source, at / 1000.0, times, values, facts)
+
+
+def _facts(told: Mapping[str, Series]) -> Facts:
+    """What the exporter says of the engine as a whole, by its newest word."""
+    info = told[ENGINE].labels if ENGINE in told else {}
+    ranks, size = (float(told[name].values[-1]) if name in told else nan for name in (EXPECTED_RANKS, KV_BYTES))
+    return Facts(
+        version=info.get("version") or None,
+        model=info.get("model") or None,
+        role=info.get("role") or None,
+        accelerator=info.get("accelerator") or None,
+        expected_ranks=int(ranks) if 1 <= ranks <= MAX_RANKS else None,
+        kv_bytes_per_token=size if size > 0 else None,
+        clock=next((clock for clock in Clock if clock == info.get("clock")), None),
+    )
+
+
+def _source(told: Mapping[str, Series], moments: Mapping[int, Mapping[str, object]]) -> Source:
+    """The page that tells most of the engine's kind; where no series says the kind, a signal that vLLM never gives does."""
+    kind = told[ENGINE].labels.get("kind") if ENGINE in told else None
+    if kind is None:
+        seen = {signal for values in moments.values() for signal in values}
+        kind = "vllm" if all(given(signal, "vllm") for signal in seen) else "sglang"
+    return Source.VLLM_METRICS if kind == "vllm" else Source.SGLANG_METRICS

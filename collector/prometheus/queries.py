@@ -105,7 +105,9 @@ def _vllm() -> tuple[Query, ...]:
 
 
 def _own() -> tuple[Query, ...]:
-    return tuple(Query(OWN, family.name.removeprefix("slowrank_"), (name,)) for name, family in exported.of_signals().items())
+    signals = ((family.name, (name,)) for name, family in exported.of_signals().items())
+    facts = ((name, ()) for name in (exported.ENGINE, exported.EXPECTED_RANKS, exported.KV_BYTES))
+    return tuple(Query(OWN, name.removeprefix("slowrank_"), of) for name, of in (*signals, *facts))
 
 
 QUERIES: tuple[Query, ...] = (*_sglang(), *_vllm(), *_own())
