@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
@@ -24,7 +25,8 @@ READY = 30.0
 
 @dataclass(frozen=True)
 class Kind:
-    """One server: its Debian package, its binary in it, its names on PATH. It logs the address that `:0` became as `listening` says."""
+    """One server: its Debian package, its binary in it, its names on PATH. It logs the address that `:0` became as `listening` says; one
+    that does not is given a free port where its arguments say {port}."""
 
     package: str
     binary: str
@@ -40,6 +42,19 @@ SERVERS = {
         ("prometheus-alertmanager", "alertmanager"),
         re.compile(r'msg="Listening on" address=(127\.0\.0\.1:[1-9]\d*)'),
         "/usr/share/prometheus/alertmanager",  # Debian moved the templates out of the binary
+    ),
+    "prometheus": Kind(
+        "prometheus",
+        "usr/bin/prometheus",
+        ("prometheus",),
+        re.compile(r'msg="Listening on" address=(127\.0\.0\.1:[1-9]\d*)'),
+    ),
+    "promtool": Kind("prometheus", "usr/bin/promtool", ("promtool",), re.compile("(?!)")),  # of the same package; no server
+    "victoria-metrics": Kind(
+        "victoria-metrics",
+        "usr/bin/victoria-metrics",
+        ("victoria-metrics", "victoria-metrics-prod"),
+        re.compile(r"starting http server at http://(127\.0\.0\.1:[1-9]\d*)/"),
     ),
 }
 """By the name that a test asks for. Another server is one more line."""
@@ -78,8 +93,16 @@ def serve(server_binary, tmp_path) -> Serve:
     def run(name: str, arguments: Sequence[str]) -> Iterator[str]:
         log = tmp_path / f"{name}.log"
         binary, folder = server_binary(name)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
         with log.open("wb") as out:
-            process = subprocess.Popen([str(binary), *arguments], cwd=folder, stdout=out, stderr=subprocess.STDOUT)
+            process = subprocess.Popen(
+                [str(binary), *(argument.replace("{port}", port) for argument in arguments)],
+                cwd=folder,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
         try:
             yield f"http://{_address(process, log, SERVERS[name].listening)}"
         finally:

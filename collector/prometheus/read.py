@@ -28,7 +28,7 @@ LOADS = "SGLang's /v1/loads is not in Prometheus: what only it tells (requests, 
 LOADS_THEN = "diagnose the live engine, give a capture, or let Prometheus scrape slowrank's own /metrics beside the engine"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)  # asyncio.run of Python 3.11 writes out its task's result: ten times the reading itself
 class Past:
     """What a server holds of a span: engines by their own pages, and by the series of a sidecar."""
 
