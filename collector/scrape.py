@@ -52,15 +52,17 @@ async def scrape(
     stop: asyncio.Event,
     timeouts: Mapping[Source, float] = TIMEOUTS,
     max_bytes: int = MAX_BYTES,
+    trust: ssl.SSLContext | None = None,
 ) -> None:
     """Fetch the sources of `intervals` from all targets until `stop` is set; every outcome, failures too, goes to `on_page` as a Page.
 
     /v1/loads and /server_info are asked of node 0, /metrics of every node. Returns at once when `stop` is set: requests under way are
-    dropped. What `on_page` raises ends the scrape.
+    dropped. What `on_page` raises ends the scrape. The value that `intervals` holds after a page is the time to the next one of its source,
+    so that it may change meanwhile; its keys may not. `trust`: TLS other than the system's.
     """
     clock = _Clock()
     limits = httpx.Limits(keepalive_expiry=10 * max((every for every in intervals.values() if every < inf), default=1.0))
-    trust = ssl.create_default_context()
+    trust = ssl.create_default_context() if trust is None else trust
     clients: list[httpx.AsyncClient] = []
     try:
         async with asyncio.TaskGroup() as group:
@@ -72,10 +74,10 @@ async def scrape(
                     # trust_env off: a proxy or a .netrc in the environment is not meant for engines
                     client = httpx.AsyncClient(headers=headers, timeout=None, limits=limits, verify=trust, trust_env=False)  # noqa: S113
                     clients.append(client)
-                    for source, every in intervals.items():
+                    for source in intervals:
                         if number == 0 or source not in FIRST_NODE_ONLY:
                             fetcher = _Fetcher(client, target, node, source, timeouts[source], max_bytes, clock, kind)
-                            tasks.append(group.create_task(_poll(fetcher, every, on_page)))
+                            tasks.append(group.create_task(_poll(fetcher, intervals, on_page)))
             await stop.wait()
             for task in tasks:
                 task.cancel()
@@ -109,12 +111,13 @@ class _Kind:
         return self._told in {None, kind_of(source)} or source is Source.SGLANG_METRICS
 
 
-async def _poll(fetcher: _Fetcher, every: float, on_page: Callable[[Page], None]) -> None:
+async def _poll(fetcher: _Fetcher, intervals: Mapping[Source, float], on_page: Callable[[Page], None]) -> None:
     """One page after the other, on deadlines that do not drift."""
     deadline = time.monotonic()
     while fetcher.worthwhile:
         page = await fetcher.fetch()
         on_page(page)
+        every = intervals[fetcher.source]
         if every < inf:
             deadline += every * max(ceil((time.monotonic() - deadline) / every), 1)
         elif not fetcher.unreached:
@@ -145,7 +148,7 @@ class _Fetcher:
         self._client = client
         self._target = target
         self._node = node
-        self._source = source
+        self.source = source  # as it is asked for
         self._limit = limit
         self._max_bytes = max_bytes
         self._clock = clock
@@ -156,7 +159,7 @@ class _Fetcher:
     @property
     def worthwhile(self) -> bool:
         """Whether the engine may have this page at all."""
-        return self._kind.has(self._source)
+        return self._kind.has(self.source)
 
     async def fetch(self) -> Page:
         """One request and its outcome. Raises nothing but cancellation."""
@@ -167,7 +170,7 @@ class _Fetcher:
             async with asyncio.timeout(self._limit):
                 status, kind, body = await self._request()
         except TimeoutError:
-            error = outcome.of_time(self._url, self._source, self._limit)
+            error = outcome.of_time(self._url, self.source, self._limit)
         except SourceError as refused:
             error = str(refused)
         except httpx.ConnectError as failure:
@@ -177,12 +180,12 @@ class _Fetcher:
             error = outcome.of_failure(self._url, failure)
         if error is None:
             if status != 200:
-                error = outcome.of_status(self._url, self._source, status, self._target.api_key is not None)
+                error = outcome.of_status(self._url, self.source, status, self._target.api_key is not None)
             else:
-                error = outcome.of_body(self._url, self._source, body)
+                error = outcome.of_body(self._url, self.source, body)
         arrived = self._clock.now()
         kept = b"" if error is not None else body
-        source = self._source
+        source = self.source
         if error is None:
             source = recognise(body) if source is Source.SGLANG_METRICS else source
             if source is not Source.SGLANG_SERVER_INFO:  # a page of that name proves nothing: vLLM can have one too
