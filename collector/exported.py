@@ -66,9 +66,7 @@ LOST = _family("slowrank_lost_time_ratio", Kind.GAUGE, "Share of step time lost,
 VERDICT = _family("slowrank_verdict", Kind.GAUGE, "1 for the verdict of the last window", "engine", "class", "cause", "severity")
 CONFIDENCE = _family("slowrank_verdict_confidence_ratio", Kind.GAUGE, "How sure the verdict is", "engine")
 CULPRIT = _family("slowrank_culprit", Kind.GAUGE, "1 for each rank that the verdict names", "engine", "rank", "cause")
-INCIDENT = _family(
-    "slowrank_incident", Kind.GAUGE, "1 for each incident that is not resolved", "engine", "class", "cause", "severity", "state"
-)
+INCIDENT = _family("slowrank_incident", Kind.GAUGE, "Incidents that are not resolved", "engine", "class", "cause", "severity", "state")
 DIAGNOSED_AT = _family("slowrank_diagnosis_timestamp_seconds", Kind.GAUGE, "Unix time of the end of the last window", "engine")
 DIAGNOSES = _family("slowrank_diagnoses_total", Kind.COUNTER, "Diagnoses made", "engine")
 DIAGNOSIS_SECONDS = _family("slowrank_diagnosis_seconds_total", Kind.COUNTER, "CPU time of diagnoses", "engine")

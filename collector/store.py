@@ -82,8 +82,8 @@ class Store:
         return max((track.newest for track in self._tracks.values()), default=None)
 
     def latest(self, since: float) -> dict[str, dict[int, float]]:
-        """The newest value of each signal of the catalogue on each rank (-1: the engine), counters as if never reset. Pages that came before
-        `since`, unix seconds, say nothing any more: a source that is silent has no value, which is not its last one and not 0."""
+        """The newest value of each signal of the catalogue on each rank (-1: the engine), counters as if never reset. Pages older than
+        `since`, unix seconds, say nothing: a source that is silent has no value, which is not its last one and not 0."""
         found: dict[str, dict[int, float]] = {}
         said: dict[tuple[str, int], int] = {}  # the process that holds it
         for track in (track for track in self._tracks.values() if track.newest >= since):

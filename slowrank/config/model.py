@@ -54,9 +54,7 @@ class EngineTable(Access):
     )
     labels: Labels = Field(default_factory=dict, description="Labels that go with the engine to every page and series.")
     timeout: Seconds | None = Field(default=None, description="Limit of one request, in place of scrape.timeout.")
-    clock: Literal["auto", "lockstep", "independent"] = Field(
-        default="auto", description="What vLLM ranks share, if pages do not say."
-    )
+    clock: Literal["auto", "lockstep", "independent"] = Field(default="auto", description="What vLLM ranks share, if pages do not say.")
 
 
 class FilesTable(Access):
@@ -98,14 +96,12 @@ class Service(Part):
 
 
 class Scrape(Part):
-    """How often engines are read. They are slowed down where reading costs the engine more than `budget`."""
+    """How often engines are read. /metrics is slowed down where rendering it costs the engine more than `budget`."""
 
     loads: Seconds = Field(default=1.0, description="Time between two /v1/loads pages: for the engine a read of shared memory.")
-    metrics: Seconds = Field(
-        default=5.0, description="Time between two /metrics pages: 85 ms of the engine's CPU for 1,700 lines."
-    )
+    metrics: Seconds = Field(default=5.0, description="Time between two /metrics pages: 85 ms of the engine's CPU for 1,700 lines.")
     metrics_suspected: Seconds = Field(default=2.0, description="The same while something is suspected.")
-    budget: float = Field(default=0.005, gt=0, le=1, description="Share of one core of a node that reading it may cost.")
+    budget: float = Field(default=0.005, gt=0, le=1, description="Share of one core of a node that rendering /metrics may cost; four times that while suspected.")
     timeout: Seconds = Field(default=5.0, description="Limit of one request.")
     max_page_bytes: int = Field(
         default=MAX_BYTES, ge=65_536, le=1 << 30, description="Longest page that is read; each node may hold so much memory for a moment."
@@ -141,9 +137,7 @@ class WebhookTable(Receiver):
 
 
 class SlackTable(Receiver):
-    url_env: str | None = Field(
-        default=None, description="Environment variable with the incoming webhook's address, its key."
-    )
+    url_env: str | None = Field(default=None, description="Environment variable with the incoming webhook's address, its key.")
     url_file: Path | None = Field(default=None, description="The same from a file.")
 
 

@@ -17,6 +17,7 @@ import httpx
 
 from collector.errors import ConfigError
 from collector.model import Problem
+from diagnose.alerts.secret import Secret
 from slowrank.discovery.sd import parse
 from slowrank.discovery.spec import Found, Reach
 
@@ -45,6 +46,9 @@ class Source(Protocol):
 
     @property
     def looked(self) -> bool: ...
+
+    @property
+    def secrets(self) -> Sequence[Secret | None]: ...
 
 
 @dataclass
@@ -87,6 +91,11 @@ class Files:
             self._bad[name] = mark, Problem(name, f"cannot be read ({reason})", "the last good list stays in force")
 
     @property
+    def secrets(self) -> Sequence[Secret | None]:
+        """The token of its targets."""
+        return (self.reach.token,)
+
+    @property
     def found(self) -> Sequence[Found]:
         """All targets of all files."""
         return [one for _, found in self._known.values() for one in found]
@@ -112,6 +121,11 @@ class Http:
     looked: bool = False
     found: Sequence[Found] = ()
     problems: Sequence[Problem] = ()
+
+    @property
+    def secrets(self) -> Sequence[Secret | None]:
+        """The tokens of the server and of its targets."""
+        return (self.own.token, self.reach.token)
 
     async def look(self) -> None:
         """Ask once."""

@@ -38,6 +38,7 @@ class Plan:
     sources: tuple[Source, ...]
     receivers: tuple[Receiver, ...]
     routes: tuple[Route, ...]
+    secrets: tuple[Secret, ...]  # all that it holds, so that they can be kept out of the log
 
 
 def prepare(loaded: Loaded) -> Plan:
@@ -63,7 +64,20 @@ def prepare(loaded: Loaded) -> Plan:
     if config.service.external_url:
         _url(config.service.external_url, "service.external_url")
     incidents = folder / config.service.incidents.expanduser()
-    return Plan(config, host, port, token, incidents, engines, sources, receivers, routes)
+    tokens = (token, *(engine.reach.token for engine in engines), *(one for source in sources for one in source.secrets))
+    held = tuple(one for one in (*tokens, *(one for receiver in receivers for one in _held(receiver))) if one is not None)
+    return Plan(config, host, port, token, incidents, engines, sources, receivers, routes, held)
+
+
+def _held(receiver: Receiver) -> Iterator[Secret | None]:
+    """What a receiver must not give away: its key, or its address where that is the key."""
+    match receiver:
+        case Webhook():
+            yield from (receiver.key, receiver.url)
+        case Slack():
+            yield receiver.url
+        case PagerDuty():
+            yield receiver.key
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -11,13 +11,8 @@ from collector.engines.kinds import PATHS
 from collector.exporter import Sample
 from diagnose.model import EngineDiagnosis, Verdict
 from slowrank.service.cadence import INFO, METRICS
-from slowrank.service.watch import Watch
-
-STALE = 3.0
-"""Intervals of /metrics after which a value is no longer shown, two pages having been missed."""
-
-UP_FOR = 15.0
-"""s without a usable page after which an engine is down: three loads pages at their slowest."""
+from slowrank.service.office import Office
+from slowrank.service.watch import STALE, Watch
 
 _SIGNALS = exported.of_signals()
 
@@ -60,8 +55,7 @@ def _reading(watch: Watch, now: float) -> Iterator[Sample]:
     for asked in watch.cadence:
         if asked is not INFO:
             yield Sample(exported.SCRAPE_INTERVAL, watch.cadence[asked], (engine, PATHS[asked].rpartition("/")[2]))
-    age = watch.age(now)
-    yield Sample(exported.ENGINE_UP, float(age is not None and age <= max(UP_FOR, STALE * watch.cadence[METRICS])), (engine,))
+    yield Sample(exported.ENGINE_UP, float(watch.up(now)), (engine,))
 
 
 def _verdict(engine: str, found: EngineDiagnosis) -> Iterator[Sample]:
@@ -101,3 +95,17 @@ def of_process() -> Iterator[Sample]:
     statm = Path("/proc/self/statm")
     if statm.exists():
         yield Sample(exported.RESIDENT_BYTES, int(statm.read_text().split()[1]) * resource.getpagesize())
+
+
+def of_office(office: Office) -> Iterator[Sample]:
+    """Incidents and receivers."""
+    live: dict[tuple[str, ...], int] = {}
+    for i in office.open_incidents():
+        key = (i.engine, i.klass.value, i.cause, i.severity.value, i.state.value)
+        live[key] = live.get(key, 0) + 1
+    for labels, count in live.items():
+        yield Sample(exported.INCIDENT, count, labels)
+    for line in office.status():
+        yield Sample(exported.OUTBOX, line.pending, (line.receiver,))
+        for outcome, count in line.counts.items():
+            yield Sample(exported.DELIVERIES, count, (line.receiver, outcome))

@@ -24,16 +24,23 @@ from slowrank.service.counts import Counts
 from slowrank.service.past import Past
 
 DEPTH = 300.0
-"""s of pages that are kept: five minutes, which holds four metrics pages at their slowest."""
+"""s of pages that are kept: five minutes, which holds six metrics pages at their slowest."""
 
-PAGES = 4.0
-"""Metrics pages that a window reaches over: three differences, which can agree or not."""
+PAGES = 6.0
+"""Metrics pages that a window reaches over: rules ask for three intervals, and the first and last of a window are cut. 30 s at the default
+of one each 5 s."""
 
 KEPT_VERDICTS = 360
 """Verdicts remembered: an hour at the default of one each 10 s."""
 
 INFO_LIMIT = 10.0
 """s for /server_info, which waits for all schedulers."""
+
+STALE = 3.0
+"""Intervals of /metrics after which a value is no longer shown, two pages having been missed."""
+
+UP_FOR = 15.0
+"""s without a usable page after which an engine is down: three loads pages at their slowest."""
 
 RULE_FAILED = "the rule failed: "
 """How diagnose.engine begins the reason of a rule that raised."""
@@ -159,6 +166,11 @@ class Watch:
         states = self._hear(found)
         self.cadence.suspected = State.SUSPECTED in states
         self.past.note(window, healthy=found.verdict.klass is Class.HEALTHY, suspected=bool(states - {State.RESOLVED}))
+
+    def up(self, now: float) -> bool:
+        """Whether usable pages come. `now`: unix seconds."""
+        age = self.age(now)
+        return age is not None and age <= max(UP_FOR, STALE * self.cadence[METRICS])
 
     def age(self, now: float) -> float | None:
         """s since the newest usable page of any source; None before the first. `now`: unix seconds."""
