@@ -10,15 +10,15 @@ from collector.signals import CATALOGUE
 
 _STATS = "start vLLM without --disable-log-stats"
 _PROBE = (
-    "vLLM measures no wait between ranks: read the workers' processes and cards on their nodes (procfs, dcgm-exporter), or send one long"
-    " prompt at a time to each rank (header X-data-parallel-rank) and compare"
+    "read the workers' processes and cards on their nodes (procfs, dcgm-exporter), or send one long prompt at a time to each rank (header"
+    " X-data-parallel-rank) and compare: vLLM measures no wait between ranks"
 )
 _BALANCE = (
-    "vLLM publishes no expert load; --enable-eplb with log_balancedness in --eplb-config writes the group's balancedness to the log of"
-    " EP rank 0"
+    "read the log of EP rank 0: with --enable-eplb and log_balancedness in --eplb-config it holds the group's balancedness, and vLLM"
+    " publishes no expert load"
 )
-_GRAPHS = "vLLM writes how its passes ran to its log only: --cudagraph-metrics"
-_NOT = "vLLM 0.32 and 0.33 do not publish it, whatever flag is set"
+_GRAPHS = "read the engine's log: with --cudagraph-metrics it says how passes ran, and no page does"
+_NOT = "nothing helps: vLLM 0.32 and 0.33 do not publish it"
 
 VLLM: dict[str, str] = {
     signals.RUNNING: _STATS,
@@ -39,7 +39,7 @@ VLLM: dict[str, str] = {
 _VLLM_NEVER: dict[str, str] = {
     signals.SYNC_WAIT: _PROBE,
     signals.RECV_WAIT: _PROBE,
-    signals.SNAPSHOT_AGE: "vLLM publishes no load snapshots; that a rank has stopped shows in counters that stand still",
+    signals.SNAPSHOT_AGE: "nothing helps: vLLM publishes no load snapshots; that a rank has stopped shows in counters that stand still",
     signals.SCHEDULER_CPU: "read the CPU time of the processes VLLM::EngineCore on the ranks' nodes (procfs)",
     signals.BALANCEDNESS_SUM: _BALANCE,
     signals.BALANCEDNESS_COUNT: _BALANCE,

@@ -81,20 +81,24 @@ def means(arrived: FloatArray, values: FloatArray, edges: FloatArray, interval: 
     An interval without a sample takes the last one before it, up to GAP intervals of `interval` seconds old at the interval's middle.
     The last interval includes its end.
     """
+    middles = (edges[:-1] + edges[1:]) / 2
+    if not len(middles) or not len(arrived):
+        return np.full((values.shape[1], len(middles)), np.nan)
+    first = int(np.searchsorted(arrived, min(edges[0], middles[0] - GAP * interval)))  # what is older reaches no interval
+    arrived, values = arrived[first:], values[first:]
     seen = np.isfinite(values)
-    sums = np.vstack([np.zeros(values.shape[1]), np.cumsum(np.where(seen, values, 0.0), axis=0)])
-    counts = np.vstack([np.zeros(values.shape[1]), np.cumsum(seen, axis=0)])
+    none = np.zeros((1, values.shape[1]))
+    sums = np.concatenate([none, np.cumsum(np.where(seen, values, 0.0), axis=0)])
+    counts = np.concatenate([none, np.cumsum(seen, axis=0)])
     cuts = np.searchsorted(arrived, edges)
     cuts[-1] = np.searchsorted(arrived, edges[-1], side="right")
     number = np.diff(counts[cuts], axis=0)
     out: FloatArray = np.full(number.shape, np.nan)
     np.divide(np.diff(sums[cuts], axis=0), number, out=out, where=number > 0)
-    newest = np.maximum.accumulate(np.where(seen, np.arange(len(arrived))[:, None], -1), axis=0)
-    middles = (edges[:-1] + edges[1:]) / 2
-    for t, cut in enumerate(cuts[:-1]):
-        if cut == 0:
-            continue
-        last = newest[cut - 1]
-        fresh = (number[t] == 0) & (last >= 0) & (middles[t] - arrived[last] <= GAP * interval)
-        out[t, fresh] = values[last[fresh], np.flatnonzero(fresh)]
+    empty = number == 0
+    if empty.any() and len(arrived):
+        newest = np.maximum.accumulate(np.where(seen, np.arange(len(arrived))[:, None], -1), axis=0)
+        last = np.where(cuts[:-1, None] > 0, newest[np.maximum(cuts[:-1] - 1, 0)], -1)
+        fresh = empty & (last >= 0) & (middles[:, None] - arrived[last] <= GAP * interval)
+        out[fresh] = values[last[fresh], np.nonzero(fresh)[1]]
     return out.T

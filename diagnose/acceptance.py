@@ -20,8 +20,8 @@ THRESHOLDS = {
     "ratio": Threshold(
         0.7,
         "x the peers' tokens per step",
-        "equal ranks measured 0.975 at the least in 12 windows of 10 s (speculating workload, seeds 1 to 4); one stream's content moves"
-        " it by 0.36 of its mean (nine kinds of prompt on one engine), 8 requests' mean by 0.13: 0.7 is 2.3 times that below",
+        "healthy ranks fall to at least 0.96 (healthy_spread.py --engine speculating, 18 windows); one stream's content moves it by 0.36 of"
+        " its mean (nine kinds of prompt on one engine), 8 requests' mean by 0.13: 0.7 is 2.3 times that below",
     ),
     "requests": Threshold(
         4.0,
@@ -31,7 +31,7 @@ THRESHOLDS = {
     "leads": Threshold(
         0.8,
         "of intervals",
-        "one of 8 equal ranks is the lowest in 0.125 of the intervals by chance, in 0.4 at the most of 12 windows of 10 s (seeds 1 to 4)",
+        "the lowest of 8 healthy ranks is so in at most 0.6 of the intervals (healthy_spread.py --engine speculating, 18 windows)",
     ),
 }
 

@@ -61,7 +61,7 @@ def physical_cost(window: Window) -> PairCost | None:
     """Seconds per pair from the card's bandwidth and the KV cache's bytes per token; None for an unknown card or cache."""
     facts = window.engine.facts
     peak = cards.bandwidth(facts.accelerator)
-    if peak is None or facts.kv_bytes_per_token is None or facts.kv_bytes_per_token <= 0:
+    if peak is None or facts.kv_bytes_per_token is None or not 0 < facts.kv_bytes_per_token < np.inf:
         return None
     poor, typical, best = (facts.kv_bytes_per_token / (peak * share) for share in EFFICIENCY)
     return PairCost(typical, best, poor, f"{facts.kv_bytes_per_token:,.0f} B of KV per token at {peak / 1e12:.1f} TB/s")

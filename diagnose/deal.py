@@ -44,11 +44,11 @@ def uneven_deal(case: Case, limit: Limits) -> Deal | Healthy | NoData:
     lead = float(load.pairs[load.leader] / max(lockstep.average(load.pairs), 1e-9))
     if load.lost.mid < limit.share:
         return Healthy(f"the busiest rank has {lead:.1f} times the mean attention work, which costs {load.lost.mid:.1%} of step time")
-    if not np.isfinite(running).any():
+    rows = tuple(int(k) for k in np.flatnonzero(load.pairs >= AS_BUSY * load.busiest))
+    if not np.isfinite((running + lockstep.peers_median(running))[list(rows)]).all():
         return NoData(
             (signals.RUNNING,), "attention work is uneven, but without request counts more requests and longer ones look the same"
         )
-    rows = tuple(int(k) for k in np.flatnonzero(load.pairs >= AS_BUSY * load.busiest))
     lengths = load.pairs / np.maximum(running, 0.5)
     entwined = _also_late(case, load)
     return Deal(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from collector import enabling, promql, signals
-from collector.model import FloatArray, Window
-from diagnose import attribution, blind, change, clocks, fleet, lockstep, remedies
+from collector.model import Clock, FloatArray, Window
+from diagnose import attribution, blind, change, clocks, fleet, independent, lockstep, remedies
 from diagnose.case import Case
+from diagnose.confidence import calibrated, calibration
 from diagnose.model import (
     STEP_TIME,
     Class,
@@ -29,6 +30,7 @@ from diagnose.model import (
     Share,
     Verdict,
 )
+from diagnose.plausible import plausible
 from diagnose.rules import Rule, load
 
 SIGNIFICANT = 0.03
@@ -56,13 +58,22 @@ class _Found:
 
 
 def diagnose(
-    window: Window, baseline: Window | None = None, rules: Mapping[str, Rule] | None = None, twins: Sequence[Window] = ()
+    window: Window,
+    baseline: Window | None = None,
+    rules: Mapping[str, Rule] | None = None,
+    twins: Sequence[Window] = (),
+    *,
+    sure: Callable[[float, str], float] = calibrated,
 ) -> EngineDiagnosis:
     """What a window says about its engine. `baseline`: a window of the same engine when it was healthy, if there is one. `twins`: windows
-    of engines that serve the same (`fleet.twins`), which stand in where there is no baseline."""
-    case = Case(window, None if baseline is None else change.calm_part(baseline), tuple(twins))
+    of engines that serve the same (`fleet.twins`), which stand in where there is no baseline.
+
+    `sure` turns what a rule states, and its id, into a confidence; who measures it again leaves it as stated."""
+    window = plausible(window)
+    past = None if baseline is None else change.calm_part(plausible(baseline))
+    case = Case(window, past, tuple(plausible(twin) for twin in twins))
     asked = rules if rules is not None else load()
-    outcomes = {rule_id: _ask(rule, case) for rule_id, rule in asked.items()}
+    outcomes = {rule_id: _surely(rule_id, _ask(rule, case), sure) for rule_id, rule in asked.items()}
     verdict = _dated(window, _adjudicate(case, asked, outcomes))
     return EngineDiagnosis(
         engine=window.engine,
@@ -74,7 +85,7 @@ def diagnose(
         verdict=verdict,
         outcomes=tuple(RuleOutcome(rule_id, outcome) for rule_id, outcome in outcomes.items()),
         problems=window.problems,
-        notes=_notes(case),
+        notes=_notes(case, verdict, outcomes.values()),
     )
 
 
@@ -91,14 +102,18 @@ def _ask(rule: Rule, case: Case) -> Outcome:
         return NoData((), f"the rule failed: {type(error).__name__}: {error}")
 
 
+def _surely(rule_id: str, outcome: Outcome, sure: Callable[[float, str], float]) -> Outcome:
+    return replace(outcome, confidence=sure(outcome.confidence, rule_id)) if isinstance(outcome, Finding) else outcome
+
+
 def _adjudicate(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Outcome]) -> Verdict:
     found = [_Found(rules[rule_id], outcome) for rule_id, outcome in outcomes.items() if isinstance(outcome, Finding)]
     total = _lockstep_loss(case, found)
     found = _fitted(found, total)
-    found.sort(key=lambda f: (f.finding.share.mid, f.finding.confidence), reverse=True)
+    found.sort(key=lambda f: (_severity(f) is not Severity.NOTE, f.finding.share.mid, f.finding.confidence), reverse=True)
     kind = case.window.engine.kind
-    told = bool(found) and found[0].rule.klass in BLAMED  # then a source that hardly any engine has would add nothing
-    missing = _missing((o for rule_id, o in outcomes.items() if not (told and _unread(case, rules[rule_id]))), kind)
+    # a source that nobody gave is not missed in every report: the doctor offers it, and a finding that needs it says so (would_tell)
+    missing = _missing((o for rule_id, o in outcomes.items() if not _unread(case, rules[rule_id])), kind)
     lost = _lost_time(total, found)
     if not found:
         return _nothing_found(case, rules, outcomes, lost, missing)
@@ -110,6 +125,10 @@ def _adjudicate(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Ou
     )
     blamed = {first.rule.klass, *(v.klass for v in also)}
     return _verdict(first, kind, lost, _ruled_out(case, rules, outcomes, blamed), missing, also)
+
+
+def _severity(found: _Found) -> Severity:
+    return found.finding.severity or found.rule.severity
 
 
 def _verdict(
@@ -127,7 +146,7 @@ def _verdict(
         ranks=finding.ranks,
         confidence=finding.confidence,
         summary=finding.summary,
-        severity=rule.severity,
+        severity=_severity(found),
         share=finding.share,
         lost_time=lost,
         evidence=tuple(replace(shown, promql=promql.on(kind, shown.promql)) for shown in finding.evidence),
@@ -166,7 +185,7 @@ def _nothing_found(
         klass=Class.HEALTHY,
         cause=None,
         ranks=(),
-        confidence=round(0.95 * UNTESTED ** _untested(case, unanswered.values()), 3),
+        confidence=round(calibration().healthy * UNTESTED ** _untested(case, unanswered.values()), 3),
         summary="no persistent loss of time has a cause among the ranks",
         severity=Severity.NOTE,
         share=None,
@@ -196,8 +215,9 @@ def _unread(case: Case, rule: Rule) -> bool:
 
 
 def _counts(case: Case, rule: Rule) -> bool:
-    """Whether a rule must have looked before a window is healthy. Only the comparison with a past that was never given need not."""
-    return rule.klass in BLAMED or case.baseline is not None
+    """Whether a rule must have looked before a window is healthy. The comparison with a past need not: where none was given, and on a
+    prefill server, whose steps are as long as its prompts. Nor need what lies outside the ranks: `healthy` speaks of the ranks."""
+    return rule.klass in BLAMED or (rule.klass is Class.INSUFFICIENT and case.baseline is not None and not case.prefills)
 
 
 def _why_insufficient(case: Case, silent: Mapping[str, NoData], lost: LostTime) -> str:
@@ -280,8 +300,10 @@ def _lost_time(total: float | None, found: list[_Found]) -> LostTime:
 def _rank_rows(case: Case, verdict: Verdict) -> tuple[RankRow, ...]:
     window = case.window
     waits = case.waits
+    own = None if window.engine.clock is Clock.EXCHANGE else independent.pace(window)
     culprits = set(verdict.ranks).union(*(set(v.ranks) for v in verdict.also))
     columns: dict[str, FloatArray] = {
+        "step_time": own.steps if own else np.full(len(window.ranks), np.nan),
         "running": window.mean(signals.RUNNING),
         "waiting": window.mean(signals.WAITING),
         "tokens_per_step": lockstep.per_step(window, signals.ATTENTION_TOKENS),
@@ -298,13 +320,22 @@ def _rank_rows(case: Case, verdict: Verdict) -> tuple[RankRow, ...]:
     )
 
 
-def _notes(case: Case) -> tuple[str, ...]:
+def _notes(case: Case, verdict: Verdict, outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     notes = [f"Clock read: {case.window.engine.clock}. {clocks.NOTES[case.window.engine.clock]}"]
     accelerator = case.window.engine.facts.accelerator
     if accelerator and "virtual" in accelerator.lower():
         notes.append(f"The engine says that it runs on {accelerator}: its durations are simulated.")
-    if case.baseline is None:
+    if verdict.confidence:
+        notes.append(
+            f"Confidence is calibrated on {calibration().runs} simulated runs: the share of such verdicts that was right there. "
+            "No run on a GPU is among them."
+        )
+    if case.prefills:
+        notes.append("A prefill server's steps are as long as its prompts: a slowdown of the whole group would not be seen.")
+    elif case.baseline is None:
         notes.append(_without_past(len(case.twins)))
+    # what is out of order and costs nothing: worth a line, nobody's alarm
+    notes += [f"{outcome.why[:1].upper()}{outcome.why[1:]}." for outcome in outcomes if isinstance(outcome, Healthy) and outcome.evidence]
     return tuple(notes)
 
 

@@ -24,6 +24,8 @@ THRESHOLDS = {
 
 def last(values: FloatArray) -> FloatArray:
     """(R,) the newest observed value of each row; NaN when there is none."""
+    if not values.shape[1]:
+        return np.full(len(values), np.nan)
     seen = np.isfinite(values)
     newest = values.shape[1] - 1 - np.argmax(seen[:, ::-1], axis=1)
     return np.where(seen.any(axis=1), values[np.arange(len(values)), newest], np.nan)
@@ -36,6 +38,8 @@ def stepping(window: Window, age: FloatArray) -> FloatArray:
     The whole time since then counts: an engine that stood and has just resumed has counted a step, and published nothing yet.
     """
     active = window.get(signals.STEPS_ACTIVE)
+    if not active.shape[1]:
+        return np.full(len(active), np.nan)
     steps = np.nan_to_num(active) + np.nan_to_num(window.get(signals.STEPS_IDLE))
     since = window.edges[1:][None, :] > window.end - np.nan_to_num(age)[:, None]
     since[:, -1] = True

@@ -6,7 +6,7 @@ import numpy as np
 
 from collector import promql, signals
 from collector.model import Clock, Window
-from diagnose import clocks, independent, lockstep
+from diagnose import clocks, independent, lockstep, prompts
 from diagnose.case import Case
 from diagnose.confidence import confidence
 from diagnose.model import Evidence, Finding, Healthy, NoData, Share
@@ -21,9 +21,9 @@ def growth(window: Window, past: Window) -> float | None:
     now, before = _per_step(window, signals.ATTENTION_TOKENS), _per_step(past, signals.ATTENTION_TOKENS)
     if now is None or before is None or before <= lockstep.LEAST_RATE:
         return None
-    prompts, prompts_before = (_per_step(w, signals.PREFILL_TOKENS) or 0.0 for w in (window, past))
+    prompt, prompt_before = (float(np.nansum(prompts.computed(w))) * (lockstep.cadence(w) or 0.0) for w in (window, past))
     spare = independent.FLOOR * before
-    ratios = [now / before, (prompts + spare) / (prompts_before + spare)]
+    ratios = [now / before, (prompt + spare) / (prompt_before + spare)]
     for name in (signals.RESIDENT_TOKENS, signals.KV_USAGE):
         held = [w.mean(name) for w in (window, past)]
         if all(np.isfinite(h).any() for h in held):
@@ -50,7 +50,8 @@ def whole_group(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return NoData((), "the engine's past does not hold what a comparison needs")
     if not case.long_enough:
         return NoData((), "the window is too short to show that the group stays slow")
-    sure, likely = 1.0 - before * max(1.0, grown) / now, 1.0 - before / now
+    allowed = before * max(1.0, grown)
+    sure, likely = 1.0 - allowed / now, 1.0 - before / now
     if likely < limit.share:
         return Healthy(f"a step takes {now * 1e3:.1f} ms against {before * 1e3:.1f} ms before")
     if sure < limit.share:
@@ -61,7 +62,7 @@ def whole_group(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         ranks=(),
         share=Share(sure, sure, likely),
         confidence=confidence(sure, limit.share, missing=len(weakened) + 1),  # hot experts, lost graphs: never excluded on such an engine
-        summary=f"steps take {now * 1e3:.1f} ms instead of {before * 1e3:.1f} ms, and load explains at most {before * grown * 1e3:.1f} ms"
+        summary=f"steps take {now * 1e3:.1f} ms instead of {before * 1e3:.1f} ms, and load explains at most {allowed * 1e3:.1f} ms"
         + (f"; {clocks.SHARED}" if met else "; it is no single rank, all are slower"),
         evidence=(
             Evidence(

@@ -27,8 +27,8 @@ HOLDS = {
 """What a queue holds, and what would tell why."""
 
 SLOWER = 0.5
-"""Share of the peers' KV transfer speed below which the rank's link is the reason: equal links measured 1.00 (prefill workload, seeds 1 to
-3), and a path shared by two transfers gives each a half."""
+"""Share of the peers' KV transfer speed below which the rank's link is the reason: healthy links measured 0.93 or more
+(healthy_spread.py --engine prefill), and a path shared by two transfers gives each a half."""
 
 
 def longest(window: Window, queue: str) -> tuple[str, int, float, float]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from collector import promql, signals
 from collector.model import Clock, FloatArray, Window
-from diagnose import clocks, lockstep
+from diagnose import clocks, lockstep, prompts
 from diagnose.case import Case
 from diagnose.confidence import confidence
 from diagnose.model import Evidence, Finding, Healthy, NoData, Share
@@ -24,9 +24,12 @@ THRESHOLDS = {
     "own": Threshold(
         0.10,
         "of the rank's own step time",
-        "above the bound that its load allows; healthy dense ranks of the workload stay below that bound, by 0.00 at the least",
+        "above the bound that its load allows, which has its margin in it: healthy dense ranks of the workload stay 0.008 or more below it",
     ),
 }
+
+NEEDS = (signals.ATTENTION_TOKENS, signals.PREFILL_TOKENS, signals.RESIDENT_TOKENS)
+"""What tells a slow rank from one that has more to do."""
 
 FLOOR = 0.05
 """Share of a peer's tokens per step below which prompt tokens are no load of their own: a ratio of two small numbers is chance."""
@@ -40,6 +43,8 @@ class Pace:
     bound: FloatArray  # (R,) s, the median over peers of what each allows
     plain: FloatArray  # (R,) s, the median of the peers' step times
     tokens: FloatArray  # (R,) per step
+    prompt: FloatArray  # (R,) of them prompt tokens
+    times: FloatArray  # (R, R) load of the row's rank over the column's, at least 1
 
     @property
     def slower(self) -> FloatArray:
@@ -54,38 +59,49 @@ class Pace:
 
 def pace(window: Window) -> Pace | None:
     """Step times of a window against what peers allow; None when fewer than two ranks put out tokens."""
-    return _pace(window, slice(None))
-
-
-def _pace(window: Window, part: slice) -> Pace | None:
-    time, count, tokens, prefill, running = (
-        lockstep.nanmean(window.get(name)[:, part])
-        for name in (signals.DECODE_TIME, signals.DECODE_STEPS, signals.ATTENTION_TOKENS, signals.PREFILL_TOKENS, signals.RUNNING)
-    )
-    usable = np.isfinite(time) & (time > lockstep.LEAST_RATE) & np.isfinite(count) & (count > lockstep.LEAST_RATE)
-    if usable.sum() < 2:
+    steps = _steps_of(window, slice(None))
+    if np.isfinite(steps).sum() < 2:
         return None
-    count = np.where(usable, count, np.nan)
-    per_step = tokens / count
-    kv = next((lockstep.nanmean(window.get(s)[:, part]) for s in (signals.RESIDENT_TOKENS, signals.KV_USAGE) if window.has(s)), running)
-    loads = (per_step, np.nan_to_num(prefill) / count, kv)
-    steps = np.where(usable, time / count, np.nan)
-    return Pace(steps, _bound(steps, loads), lockstep.peers_median(steps), per_step)
+    count, tokens, counted, running = (
+        lockstep.nanmean(window.get(name))
+        for name in (signals.DECODE_STEPS, signals.ATTENTION_TOKENS, signals.PREFILL_TOKENS, signals.RUNNING)
+    )
+    count = np.where(np.isfinite(steps), count, np.nan)
+    prefill = prompts.computed(window)
+    tokens = (tokens + np.nan_to_num(prefill - counted)) / count  # what is under way is in no counter yet
+    prompt = np.nan_to_num(prefill) / count
+    kv = next((window.mean(name) for name in (signals.RESIDENT_TOKENS, signals.KV_USAGE) if window.has(name)), running)
+    times = _times(tokens, prompt, kv)
+    return Pace(steps, _bound(steps, times), lockstep.peers_median(steps), tokens, prompt, times)
 
 
-def _bound(steps: FloatArray, loads: tuple[FloatArray, FloatArray, FloatArray]) -> FloatArray:
+def _steps_of(window: Window, part: slice) -> FloatArray:
+    """(R,) seconds per step of each rank in the columns `part`; NaN where it put out nothing."""
+    time, count = (lockstep.nanmean(window.get(name)[:, part]) for name in (signals.DECODE_TIME, signals.DECODE_STEPS))
+    usable = np.isfinite(time) & (time > lockstep.LEAST_RATE) & np.isfinite(count) & (count > lockstep.LEAST_RATE)
+    return np.asarray(np.where(usable, time / np.where(usable, count, 1.0), np.nan))
+
+
+def _times(tokens: FloatArray, prompt: FloatArray, kv: FloatArray) -> FloatArray:
+    """(R, R) how many times the load of the rank of the column the rank of the row has, at least 1."""
+    ranks = range(len(tokens))
+    out = np.ones((len(tokens), len(tokens)))
+    for r in ranks:
+        for p in ranks:
+            spare = FLOOR * tokens[p]
+            ratios = (_over(tokens[r], tokens[p]), _over(prompt[r] + spare, prompt[p] + spare), _over(kv[r], kv[p]))
+            out[r, p] = max(1.0, *ratios)
+    return out
+
+
+def _bound(steps: FloatArray, times: FloatArray) -> FloatArray:
     """(R,) seconds per step that the median peer allows a rank, by how much more it has to do; NaN without a peer."""
-    tokens, prefill, kv = loads
     out = np.full(len(steps), np.nan)
-    for r in np.flatnonzero(np.isfinite(steps)):
-        allowed = []
-        for p in np.flatnonzero(np.isfinite(steps)):
-            if p != r:
-                spare = FLOOR * tokens[p]
-                ratios = (_over(tokens[r], tokens[p]), _over(prefill[r] + spare, prefill[p] + spare), _over(kv[r], kv[p]))
-                allowed.append(float(steps[p]) * max(1.0, *ratios))
-        if allowed:
-            out[r] = float(np.median(allowed))
+    seen = np.isfinite(steps)
+    for r in np.flatnonzero(seen):
+        peers = seen & (np.arange(len(steps)) != r)
+        if peers.any():
+            out[r] = float(np.median(steps[peers] * times[r, peers]))
     return out
 
 
@@ -112,9 +128,11 @@ def slow_rank(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     if not rows:
         worst = float(np.nanmax(found.slower))
         return Healthy(f"every rank's steps are as short as its load allows by its peers' (the nearest is {-worst:.0%} below)")
-    agreement = _agreement(case.window, rows, limit.own / 2)
+    if missing := case.window.missing(*NEEDS):
+        return NoData(missing, "a rank's steps are long, and without these a long prompt could be why")
+    agreement = _agreement(case.window, found, rows, limit.own / 2)
     if agreement < limit.agreement:
-        return Healthy(f"a rank's steps are longer than its load allows in only {agreement:.0%} of the window")
+        return NoData((), f"a rank's steps are longer than its load allows, but in only {agreement:.0%} of the window: read for longer")
     return _finding(case, found, rows, agreement, limit)
 
 
@@ -123,14 +141,16 @@ def _apart(found: Pace) -> bool:
     return bool(np.nanmax(found.steps) > 1.1 * np.nanmin(found.steps))
 
 
-def _agreement(window: Window, rows: tuple[int, ...], least: float) -> float:
-    """Share of blocks of at least BLOCK_S in which one of `rows` is `least` above its bound."""
+def _agreement(window: Window, found: Pace, rows: tuple[int, ...], least: float) -> float:
+    """Share of blocks of at least BLOCK_S in which one of `rows` is `least` above its bound, by the load of the whole window."""
     columns = len(window.edges) - 1
     blocks = min(int((window.end - window.start) // lockstep.BLOCK_S), columns)
     cuts = np.linspace(0, columns, blocks + 1).astype(int)
-    parts = [_pace(window, slice(int(a), int(b))) for a, b in pairwise(cuts)]
-    said = [bool((part.slower[list(rows)] >= least).any()) for part in parts if part is not None]
-    return float(np.mean(said)) if said else 0.0
+    parts = [_steps_of(window, slice(int(a), int(b))) for a, b in pairwise(cuts)]
+    above = [
+        np.nan_to_num(1.0 - _bound(steps, found.times) / steps, nan=-1.0)[list(rows)] for steps in parts if np.isfinite(steps).sum() > 1
+    ]
+    return float(np.mean([bool((mine >= least).any()) for mine in above])) if above else 0.0
 
 
 def _finding(case: Case, found: Pace, rows: tuple[int, ...], agreement: float, limit: Limits) -> Finding:
@@ -138,7 +158,7 @@ def _finding(case: Case, found: Pace, rows: tuple[int, ...], agreement: float, l
     names = case.rank_ids(rows)
     sure = float(found.slower[row])
     likely = max(sure, float(found.longer[row]))
-    weakened = case.window.missing(signals.RESIDENT_TOKENS, signals.PREFILL_TOKENS, signals.ATTENTION_TOKENS, signals.RUNNING)
+    weakened = case.window.missing(signals.RUNNING)
     half = len(rows) * 2 >= int(np.isfinite(found.steps).sum())  # no majority: the fast ones could be the odd ones
     return Finding(
         ranks=names,
@@ -148,7 +168,7 @@ def _finding(case: Case, found: Pace, rows: tuple[int, ...], agreement: float, l
         f" {found.plain[row] * 1e3:.1f} ms and its load allows at most {found.bound[row] * 1e3:.1f} ms; the share is of its own step time",
         evidence=(_steps(case, found, row), _running(case, row)),
         would_tell="one long prompt pinned to this rank and then to a peer (header X-data-parallel-rank): the time to its first token;"
-        " clocks, throttle reasons and run-queue delay say whether card or host",
+        " clocks, throttle reasons and run-queue delay say whether card or host, --cudagraph-metrics whether it lost its graphs",
         weakened_by=weakened,
     )
 

@@ -97,6 +97,8 @@ def most(values: FloatArray) -> float:
 
 def nanmedian(values: FloatArray) -> FloatArray:
     """(T,) median over the finite values of each column of (R, T); NaN for a column with none."""
+    if not len(values):
+        return np.full(values.shape[1], np.nan)
     seen = np.isfinite(values)
     count = seen.sum(axis=0)
     ordered = np.sort(np.where(seen, values, np.inf), axis=0)
@@ -157,6 +159,15 @@ def _wait(window: Window) -> FloatArray | None:
     if window.has(signals.RECV_WAIT):
         wait = wait + window.mean(signals.RECV_WAIT)
     return wait / rate
+
+
+def lateness_series(window: Window, row: int) -> FloatArray:
+    """(T,) seconds per step by which a rank's wait is shorter than its peers' median in each interval; NaN where unobserved."""
+    total = window.get(signals.SYNC_WAIT) + (window.get(signals.RECV_WAIT) if window.has(signals.RECV_WAIT) else 0.0)
+    rate = nanmedian(window.get(signals.STEPS_ACTIVE) + window.get(signals.STEPS_IDLE))
+    peers = nanmedian(np.delete(total, row, axis=0))
+    stepped = np.isfinite(rate) & (rate > LEAST_RATE)
+    return np.where(stepped, (peers - total[row]) / np.where(stepped, rate, 1.0), np.nan)
 
 
 @once_a_window

@@ -70,6 +70,7 @@ class Finding:
     evidence: tuple[Evidence, ...]
     would_tell: str = ""  # the observation that would settle what is still open
     weakened_by: tuple[str, ...] = ()  # signals whose absence lowered the confidence
+    severity: Severity | None = None  # None: its rule's
     share_of: str = STEP_TIME  # what `share` is a share of, in words
 
 
@@ -154,6 +155,7 @@ class RankRow:
     scheduler_cpu: float | None = None  # s/s
     snapshot_age: float | None = None  # s
     culprit: bool = False
+    step_time: float | None = None  # s, the rank's own; only where steps are not known to be equal on all ranks
 
 
 @dataclass(frozen=True, slots=True)

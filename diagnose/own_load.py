@@ -13,7 +13,7 @@ from diagnose.model import Evidence, Healthy, NoData, Share
 
 APART = 1.5
 """Times the peers' requests, or KV tokens per request, from which a rank's longer steps are laid at the door of its load: healthy dense
-ranks of the workload under vLLM's score hold up to 1.3 times their peers' requests."""
+ranks of the workload under vLLM's score hold up to 1.14 times their peers' requests."""
 
 
 def uneven(case: Case, least: float) -> Deal | Healthy | NoData:

@@ -34,8 +34,7 @@ class Crowd:
         elif traffic is not None:
             source = Source(traffic, config.seed)
             if isinstance(traffic.arrivals, ClosedLoop):
-                for _ in range(traffic.arrivals.users_per_rank * config.ranks):
-                    tasks.create_task(self._user(source, traffic.arrivals))
+                tasks.create_task(self._closed(source, traffic.arrivals))
             else:
                 tasks.create_task(self._open(tasks, source, traffic, traffic.arrivals))
 
@@ -64,18 +63,52 @@ class Crowd:
             await asyncio.sleep(source.pause(pause))
             await self._ask(request)
 
-    async def _user(self, source: Source, arrivals: ClosedLoop) -> None:
-        requests = source.stream()
-        if source.chance(_ANSWERED):
-            await self._ask(source.residue(next(requests)))
-        while True:
-            await asyncio.sleep(source.pause(arrivals.think))
-            await self._ask(next(requests))
+    async def _closed(self, source: Source, arrivals: ClosedLoop) -> None:
+        failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for _ in range(arrivals.users_per_rank * self._config.ranks):
+            _User(source, arrivals.think, self._dispatcher, failed).begin()
+        await failed
 
     async def _ask(self, request: Shape) -> None:
         done = asyncio.Event()
         self._dispatcher.send(request, done.set)
         await done.wait()
+
+
+class _User:
+    """One user of a closed loop, as callbacks: as a task he would cost the simulator twice as much.
+
+    `failed` gets what went wrong; once it is done he asks no more.
+    """
+
+    def __init__(self, source: Source, think: float, dispatcher: Dispatcher, failed: asyncio.Future[None]) -> None:
+        self._source = source
+        self._requests = source.stream()
+        self._mean = think
+        self._dispatcher = dispatcher
+        self._failed = failed
+        self._later = failed.get_loop().call_later
+
+    def begin(self) -> None:
+        """In the middle of an answer, or between two of them."""
+        if self._source.chance(_ANSWERED):
+            self._ask(self._source.residue(next(self._requests)))
+        else:
+            self._think()
+
+    def _think(self) -> None:
+        self._later(self._source.pause(self._mean), self._go_on)
+
+    def _go_on(self) -> None:
+        self._ask(next(self._requests))
+
+    def _ask(self, request: Shape) -> None:
+        if self._failed.done():
+            return
+        try:
+            self._dispatcher.send(request, self._think)
+        except Exception as error:  # noqa: BLE001  # the crowd's task raises it
+            self._failed.set_exception(error)
 
 
 def _endless(source: Source) -> Iterator[Iterator[Shape]]:

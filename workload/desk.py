@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
+
+import msgspec
 
 from workload.traffic import Shape
 from workload.wire import Close, DeskOrder, Drain, Estrange, Hold
@@ -44,5 +45,5 @@ class Desk:
         """What a request is once it is on `rank`. A stranger's beginning is in another rank's cache, and of no use here."""
         share = self._strangers.get(rank, 0.0)
         if share and self._rng.random() < share:
-            return replace(request, cached=0, prefix=())
+            return msgspec.structs.replace(request, cached=0, prefix=())
         return request

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import os
 import random
 import shutil
@@ -13,17 +12,18 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
 from workload.config import VERSION, ClusterConfig
 from workload.crowd import Crowd
-from workload.desk import AWAY_SECONDS, Desk
 from workload.device.names import accelerator
 from workload.face import dcgm
 from workload.face.app import create_app
 from workload.face.loads import SnapshotReader
 from workload.face.metrics import TokenizerMetrics
+from workload.flights import Flights
 from workload.steering import steering
 from workload.traffic import Shape, shape
 from workload.wire import Abort, AsyncChannel, CardOrder, DeskOrder, PeerLostError, Pin, Progress, Ready, Spec, Submit, Unpin
@@ -43,54 +43,35 @@ class _Flight:
     first: float | None = None
 
 
-class Dispatcher:
+class Dispatcher(Flights[_Flight]):
     """Sends requests to ranks and hears of their progress."""
 
     def __init__(self, config: ClusterConfig, loads: SnapshotReader, metrics: TokenizerMetrics) -> None:
+        super().__init__(config)
         self._steering = steering(config, loads.read_all)
-        self._desk = Desk(config.ranks, config.seed)
         self._metrics = metrics
         self._prefills = config.engine.role == "prefill"  # then every answer ends with its first token
         self._channels: list[AsyncChannel] = []
-        self._flights: dict[int, _Flight] = {}
-        self._rids = itertools.count()
         self._output = time.monotonic()  # of any rank
 
     def connect(self, channels: list[AsyncChannel]) -> None:
         self._channels = channels
 
-    def send(self, request: Shape, done: Callable[[], None], pinned: int | None = None) -> int:
-        """Routes a request; `done` is called when it has finished. Returns its id."""
+    def _choose(self, rid: int, request: Shape, pinned: int | None) -> int:  # noqa: ARG002  # the controller does not ask who
         now = time.monotonic()
-        rid = next(self._rids)
-        if pinned is None and self._desk.closed:
-            asyncio.get_running_loop().call_later(AWAY_SECONDS, done)
-            return rid
         if not self._flights:
             self._output = now  # nobody owed any output until now
         rank = self._steering.choose(now, request.prompt, pinned)
-        if pinned is None:
-            rank = self._desk.place(rank)
-            request = self._desk.shape(rank, request)
-        self._flights[rid] = _Flight(rank, request, now, done, ordinary=pinned is None)
-        self._channels[rank].send(Submit(rid, request.prompt, request.cached, request.output, request.prefix, request.keeps))
-        return rid
+        return rank if pinned is not None else self._desk.place(rank)
 
-    def abort(self, rids: list[int]) -> None:
-        by_rank: dict[int, list[int]] = {}
-        for rid in rids:
-            if (flight := self._flights.pop(rid, None)) is not None:
-                by_rank.setdefault(flight.rank, []).append(rid)
-                self._steering.ended(flight.rank)
-        for rank, gone in by_rank.items():
-            self._channels[rank].send(Abort(gone))
+    def _take_off(self, rid: int, rank: int, request: Shape, done: Callable[[], None], *, ordinary: bool) -> _Flight:  # noqa: ARG002
+        return _Flight(rank, request, time.monotonic(), done, ordinary)
 
-    def order(self, order: DeskOrder) -> None:
-        self._desk.obey(order)
-        if self._desk.closed and (gone := {rid: flight.done for rid, flight in self._flights.items() if flight.ordinary}):
-            self.abort(sorted(gone))
-            for done in gone.values():
-                asyncio.get_running_loop().call_later(AWAY_SECONDS, done)
+    def _post(self, rank: int, message: Submit | Abort) -> None:
+        self._channels[rank].send(message)
+
+    def _aborted(self, flight: _Flight) -> None:
+        self._steering.ended(flight.rank)
 
     def heard(self, progress: Progress) -> None:
         """What a rank tells; looked at once the desk lets it through."""
@@ -129,7 +110,7 @@ class Dispatcher:
 class Pinned:
     """Requests that are kept alive on one rank, by order."""
 
-    def __init__(self, dispatcher: Dispatcher, seed: int) -> None:
+    def __init__(self, dispatcher: Flights[Any], seed: int) -> None:
         self._dispatcher = dispatcher
         self._rng = random.Random(seed + 2)
         self._live: dict[str, set[int]] = {}

@@ -85,8 +85,7 @@ class Lockstep:
     def _take_in(self, messages: list[Any], orders: list[Any]) -> None:
         for message in messages:
             if isinstance(message, Submit):
-                m, now = message, time.monotonic()
-                self._scheduler.submit(Request(m.rid, m.prompt, m.cached, m.output, now, prefix=m.prefix, keeps=m.keeps))
+                self._scheduler.submit(Request.of(message, time.monotonic()))
             elif isinstance(message, Abort):
                 self._scheduler.abort(message.rids)
         for order in orders:

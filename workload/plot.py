@@ -31,7 +31,13 @@ Curve = list[tuple[float, float | None]]
 
 
 def draw(scenario: Scenario, directory: Path, *, in_real_time: bool = False) -> Path:
-    """Runs the scenario and writes NAME.svg. Raises ValueError where virtual time does not play it and `in_real_time` is not set."""
+    """Runs the scenario and writes NAME.svg. Raises ValueError for a vLLM cluster, and where virtual time
+    does not play it and `in_real_time` is not set.
+    """
+    if scenario.config.vllm is not None:
+        raise ValueError(
+            f"{scenario.name}: a vLLM cluster's pages show no waits and no pairs, so there is no picture; run it and read /metrics"
+        )
     found = live(scenario) if in_real_time else simulated(scenario)
     path = directory / f"{scenario.name}.svg"
     directory.mkdir(parents=True, exist_ok=True)
@@ -182,7 +188,7 @@ def main() -> None:
     directory = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/workload")
     for name in bundled():
         scenario = load(name)
-        if scenario.schedule:
+        if scenario.schedule and scenario.config.vllm is None:
             engine = scenario.config.engine
             draw(scenario, directory, in_real_time=engine.split is not None or engine.speculation is not None)
 

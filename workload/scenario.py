@@ -10,6 +10,9 @@
     [engine]                        # also [limits], [experts], [budget]: as in `workload.config`
     publish_every = 15
 
+    [vllm]                          # a vLLM cluster, which has no router, [engine] and [budget] of SGLang's
+    moe = true
+
     [[fault]]                       # harmless events are written here too
     name = "context_length_skew"
     rank = 3
@@ -37,10 +40,12 @@ from workload.schedule import Scheduled, check
 from workload.traffic import replay
 from workload.traffic.model import Traffic
 from workload.traffic.presets import preset
+from workload.vllm.dense import served
 
 _BUNDLED = resources.files("workload") / "scenarios"
 _OWN = ("about", "router", "traffic", "duration", "fault")
 _ELSEWHERE = ("method", "traffic", "replay", "port", "labels", "model_name")  # of the configuration: under another key, or not a scenario's
+_SGLANGS = ("router", "engine", "budget")  # what a vLLM cluster would not look at
 _DURATION = 60.0  # seconds
 _FAULT_KEYS = ("name", *(f.name for f in fields(Scheduled) if f.name != "fault"))
 
@@ -113,6 +118,10 @@ def _config(given: dict[str, Any], found: Mapping[str, Any], file: str, beside: 
         config = msgspec.convert(given, ClusterConfig)
     except msgspec.ValidationError as error:
         raise ScenarioError(f"{file}: {_told(str(error))}") from None
+    if config.vllm is not None:
+        if wrong := [key for key in _SGLANGS if key in found]:
+            raise ScenarioError(f"{file}, {wrong[0]}: SGLang's alone; a scenario with [vllm] has none, take out one of them")
+        config = served(config, config.vllm)
     if "traffic" not in found:
         return config
     traffic = found["traffic"]

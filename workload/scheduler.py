@@ -68,15 +68,17 @@ class Scheduler:
     def complete(self, batch: Batch) -> Result:
         """Books the result of a step that has ended on the card."""
         result = Result()
+        generated = 0
         for request, gain in zip(batch.requests, batch.gains, strict=True):
             if request.aborted:
                 continue
             if request.produced == 0:
                 result.first.append(request.rid)
             request.produced += gain
-            result.generated += gain
+            generated += gain
             if request.produced == request.output and self._ended(request):
                 result.finished.append(request.rid)
+        result.generated = generated
         self.prefixes.progressed(result.first, result.finished)
         if self.idle:
             self.ratio.idle()
@@ -85,13 +87,13 @@ class Scheduler:
     @property
     def waiting_tokens(self) -> int:
         """Context of the queued requests that hold no KV yet."""
-        return sum(r.context for r in self.waiting)
+        return sum([r.context for r in self.waiting]) if self.waiting else 0
 
     @property
     def waiting_uncached_tokens(self) -> int:
         """Prompt tokens still to be prefilled, the rest of the chunked one included."""
         rest = self._partial.context - self._partial.filled if self._partial else 0
-        return sum(r.context - r.cached for r in self.waiting) + rest
+        return (sum([r.context - r.cached for r in self.waiting]) if self.waiting else 0) + rest
 
     @property
     def awaited_tokens(self) -> int:
@@ -127,6 +129,8 @@ class Scheduler:
         return True
 
     def _extend(self) -> Batch | None:
+        if not self.waiting and self._partial is None:
+            return None
         rows = len(self.running) if self._flags.mixed and self.kv.free >= len(self.running) else 0
         budget = self._limits.chunk_tokens - rows
         tokens = pairs = prefix_max = cached = 0
@@ -157,7 +161,7 @@ class Scheduler:
             return None
         ride = tuple(self.running) if rows else ()
         row_pairs, gains, _ = self._progress(ride)
-        self.running = [r for r in self.running if r.to_come] + [r for r in out if r.to_come]
+        self.running = [r for r in self.running if r.scheduled < r.output] + [r for r in out if r.scheduled < r.output]
         return Batch(
             "mixed" if rows else "extend",
             tokens + rows,
@@ -181,8 +185,8 @@ class Scheduler:
         request = self.waiting[0]
         free = self.kv.free - rows
         if self.running or joining:
-            free_later = free - self.ratio.reserve(self.running) - sum(r.to_come for r in joining)
-            if needs(request) >= free_later:
+            left = free - needs(request) - sum([r.output - r.scheduled for r in joining])
+            if not self.ratio.leaves(left, self.running):
                 return None
         elif request.context > free:
             return None
@@ -197,19 +201,28 @@ class Scheduler:
             return None
         batch = tuple(self.running)
         pairs, gains, accepted = self._progress(batch)
-        longest = max(r.filled for r in batch)
-        self.running = [r for r in batch if r.to_come]
+        longest = max([r.filled for r in batch])
+        self.running = [r for r in batch if r.scheduled < r.output]
         self.ratio.decoded()
         rows = len(batch)
         return Batch("decode", rows, pairs, longest, 0, batch, gains, rows=rows, row_pairs=pairs, width=width, accepted=accepted)
 
     def _progress(self, batch: tuple[Request, ...]) -> tuple[int, tuple[int, ...], int]:
         """Schedules a decode of these requests. Returns their pairs, the tokens that each gets, and how many drafts were accepted."""
+        if self.acceptance is None:  # one token each
+            self.kv.take(len(batch))
+            pairs = 0
+            for request in batch:
+                pairs += request.prompt + request.scheduled
+                request.held += 1
+                request.filled += 1
+                request.scheduled += 1
+            return pairs, (1,) * len(batch), 0
         pairs = accepted = 0
         gains = []
         for request in batch:
             pairs += request.context
-            drafts = self.acceptance.draw() if self.acceptance else 0
+            drafts = self.acceptance.draw()
             accepted += drafts
             gain = min(1 + drafts, request.to_come)
             self._hold(request, gain)

@@ -143,7 +143,7 @@ def _table(diagnosis: EngineDiagnosis) -> dict[str, Any]:
         "heads": [c.head for c in columns],
         "rows": [(row.rank, marks.get(row.rank, ""), [table.cell(c, row) for c in columns]) for row in shown],
         "hidden": len(diagnosis.ranks) - len(shown),
-        "absent": [c.head for c in table.COLUMNS if c not in columns],
+        "absent": table.unseen(diagnosis.ranks),
     }
 
 

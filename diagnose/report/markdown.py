@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from diagnose.model import EngineDiagnosis, Evidence, Verdict
 from diagnose.report.plain import prose, safe
-from diagnose.report.table import COLUMNS, cell, most_telling, observed
+from diagnose.report.table import cell, most_telling, observed, unseen
 from diagnose.report.text import blamed_for, caution, compared, enabling, facts, headline, is_blind, pasteable, remedy, unanswered
 
 _SPECIAL = re.compile(r"[\\`*_\[\]<>#|~&$]")
@@ -115,7 +115,7 @@ def _ranks(diagnosis: EngineDiagnosis) -> Iterator[str]:
         yield f"| {' | '.join(f'{bold}{text}{bold}' for text in cells)} | {f'**{inline(mark)}**' if mark else ''} |"
     if len(shown) < len(rows):
         yield from ("", f"{len(rows) - len(shown):,} more ranks not shown; {code('--format json')} has them all.")
-    absent = [c.head for c in COLUMNS if c not in columns]
+    absent = unseen(rows)
     if absent:
         yield from ("", f"Not observed on any rank: {', '.join(absent)}.")
 

@@ -18,6 +18,7 @@ class Column:
     head: str
     read: Callable[[RankRow], float | None]
     write: Callable[[float], str]
+    expected: bool = True  # worth a word when no rank has it
 
 
 def _whole(value: float) -> str:
@@ -33,6 +34,7 @@ def _ms(value: float) -> str:
 
 
 COLUMNS = (
+    Column("step ms", lambda r: r.step_time, _ms, expected=False),
     Column("running", lambda r: r.running, _tenth),
     Column("waiting", lambda r: r.waiting, _tenth),
     Column("tokens/step", lambda r: r.tokens_per_step, _tenth),
@@ -68,8 +70,7 @@ def table(rows: Sequence[RankRow]) -> list[Line]:
     ]
     if len(shown) < len(rows):
         lines.append(Line(f"  {len(rows) - len(shown):,} more ranks not shown; --format json has them all"))
-    absent = [c.head for c in COLUMNS if c not in columns]
-    if absent:
+    if absent := unseen(rows):
         lines.append(Line(f"  not observed on any rank: {', '.join(absent)}"))
     return lines
 
@@ -77,6 +78,12 @@ def table(rows: Sequence[RankRow]) -> list[Line]:
 def observed(rows: Sequence[RankRow]) -> list[Column]:
     """The columns that at least one rank has a value in."""
     return [c for c in COLUMNS if any(_seen(c.read(r)) for r in rows)]
+
+
+def unseen(rows: Sequence[RankRow]) -> list[str]:
+    """The heads of the columns that are left out because no rank has a value, and that one could expect."""
+    columns = observed(rows)
+    return [c.head for c in COLUMNS if c.expected and c not in columns]
 
 
 def most_telling(rows: Sequence[RankRow]) -> list[RankRow]:

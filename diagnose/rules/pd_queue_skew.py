@@ -33,22 +33,22 @@ NEEDS = (*hand_over.QUEUES["prefill"], *hand_over.QUEUES["decode"], signals.RUNN
     held=Threshold(
         1.0,
         "requests above the peers",
-        "equal ranks exceed their peers by 0.4 at the most in 21 windows of 10 s (prefill and decode workload, seeds 1 to 4)",
+        "healthy ranks of split engines exceed their peers by at most 0.7 (healthy_spread.py --engine prefill, decode; 54 windows)",
     ),
     share=Threshold(
         0.02,
         "of the requests in the engine",
-        "0.4 of the 64 requests of an equal decode group (seeds 1 to 4) are 0.006: three times that is no chance",
+        "healthy decode ranks exceed their peers by 0.3 of 64 requests, 0.005 (healthy_spread.py --engine decode): four times that",
     ),
     backlog=Threshold(
         4.0,
         "requests on the middle rank",
-        "equal prefill ranks hold up to 0.8 in flight (seeds 1 to 3); a reported backlog grew from 18 to 35 in three seconds",
+        "healthy prefill ranks hold up to 0.8 in flight; a reported backlog grew from 18 to 35 in three seconds",
     ),
     leads=Threshold(
         0.7,
         "of intervals",
-        "one of 8 equal ranks holds the most in 0.125 of the intervals; a queue that drains now and then still leads in most",
+        "a healthy rank leads its peers in at most 0.5 of the intervals (healthy_spread.py --engine prefill, decode; 36 windows)",
     ),
 )
 def pd_queue_skew(case: Case, limit: Limits) -> Finding | Healthy | NoData:

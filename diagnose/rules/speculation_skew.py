@@ -32,13 +32,13 @@ NEEDS = (signals.ACCEPT_LENGTH, signals.RUNNING)
     share=Threshold(
         0.03,
         "of the tokens",
-        "8 equal ranks lose 0.025 / 8 = 0.003 at the most by the lowest of them (12 windows of 10 s, seeds 1 to 4): ten times that",
+        "the lowest of 8 healthy ranks costs at most 0.005 (healthy_spread.py --engine speculating, 18 windows): six times that",
     ),
     **acceptance.THRESHOLDS,
 )
 def speculation_skew(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     window = case.window
-    if window.engine.facts.role == "prefill":
+    if case.prefills:
         return Healthy("a prefill server decodes nothing, so nothing is drafted")
     if missing := window.missing(*NEEDS):
         return NoData(missing, "how many tokens a request gets from a step was not observed")

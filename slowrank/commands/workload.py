@@ -13,6 +13,7 @@ import typer
 
 from collector.errors import ConfigError, SlowrankError
 from diagnose.report.plain import wrap
+from slowrank.commands.cluster_options import Dispatch, EngineKind, given, timetable, with_cards, with_engine, with_traffic
 from slowrank.commands.options import TIME, parse_time
 from slowrank.terminal import bar, say, width
 
@@ -23,19 +24,17 @@ if TYPE_CHECKING:
 workload = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Run an engine without a model, with faults on demand.")
 
 
+_CARD = "The card that virtual ranks pretend to have: A100, B200, H100, H20, H20-3e, H200, MI300X. Its KV pool is what fits there."
+_SKEW = "How unlike the experts' lasting popularity is (spread of its logarithm): 0.5 is level, at 2 the hottest of 8 has twice its share."
+_DISPATCH = "How tokens reach experts: normal, time follows the hottest card; low-latency, decode steps have a fixed shape."
+
+
 class Device(StrEnum):
     """What a step's work is done by."""
 
     VIRTUAL = "virtual"
     CPU = "cpu"
     CUDA = "cuda"
-
-
-class EngineKind(StrEnum):
-    """Whose shape and pages the cluster has."""
-
-    SGLANG = "sglang"
-    VLLM = "vllm"
 
 
 class RouterMethod(StrEnum):
@@ -103,6 +102,9 @@ def run(
     api_servers: Annotated[int, typer.Option(min=1, max=64, help="vLLM: how many API servers share the port.")] = 1,
     ranks: Annotated[int, typer.Option(min=2, max=64, help="How many data-parallel ranks.")] = 8,
     device: Annotated[Device, typer.Option(help="virtual sleeps as long as a card would work; cpu and cuda compute.")] = Device.VIRTUAL,
+    card: Annotated[str | None, typer.Option(metavar="CARD", help=_CARD, show_default="H20-3e")] = None,
+    expert_skew: Annotated[float | None, typer.Option(min=0, max=5, help=_SKEW, show_default="0.5")] = None,
+    dispatch: Annotated[Dispatch, typer.Option(help=_DISPATCH)] = Dispatch.NORMAL,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")] = 0,
     fault: Annotated[
         list[str] | None,
@@ -130,15 +132,16 @@ def run(
     from workload.run import run as run_cluster
 
     if scenario is not None:
-        config, timetable, seconds = _scenario(context, scenario, seconds, port, labels)
+        config, plan, seconds = _scenario(context, scenario, seconds, port, labels)
     else:
-        config = _with_traffic(ClusterConfig(ranks=ranks, device=device.value, method=router.value, port=port, labels=labels), traffic)
-        config = _with_engine(context, config, engine, dense=dense, api_servers=api_servers)
-        timetable = _timetable(fault or [], config)
+        config = ClusterConfig(ranks=ranks, device=device.value, method=router.value, port=port, labels=labels)
+        config = with_traffic(with_cards(context, config, card, expert_skew, dispatch), traffic)
+        config = with_engine(context, config, engine, dense=dense, api_servers=api_servers)
+        plan = timetable(fault or [], config)
     stop = threading.Event()
     before = signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
     try:
-        run_cluster(config, timetable, stop, say=say, duration=seconds)
+        run_cluster(config, plan, stop, say=say, duration=seconds)
     except ClusterError as error:
         raise SlowrankError(f"the workload failed: {error}") from error
     finally:
@@ -153,17 +156,17 @@ def _scenario(
 
     from workload.scenario import load
 
-    given = {name for name in context.params if (source := context.get_parameter_source(name)) is not None and source.name == "COMMANDLINE"}
-    if twice := sorted(given - {"scenario", "port", "labels", "seconds", "seed", "output"}):
-        raise ConfigError(f"--{twice[0]} and --scenario: the scenario says it already; copy its file and change it there")
+    there = given(context)
+    if twice := sorted(there - {"scenario", "port", "labels", "seconds", "seed", "output"}):
+        raise ConfigError(f"--{twice[0].replace('_', '-')} and --scenario: the scenario says it already; copy its file and change it there")
     try:
         found = load(text)
     except ValueError as error:
         raise ConfigError(f"--scenario {error}") from None
     config = msgspec.structs.replace(found.config, port=port, labels=labels)
-    if "seed" in given:
+    if "seed" in there:
         config = msgspec.structs.replace(config, seed=context.params["seed"])
-    return config, found.schedule, seconds if "seconds" in given else found.duration
+    return config, found.schedule, seconds if "seconds" in there else found.duration
 
 
 @workload.command()
@@ -175,11 +178,15 @@ def simulate(
     fault: Annotated[list[str] | None, typer.Option(metavar="NAME[:KEY=VALUE,...]", help="As for `run`; repeatable.")] = None,
     router: Annotated[RouterMethod, typer.Option(help="How requests are dealt to the ranks.")] = RouterMethod.ROUND_ROBIN,
     traffic: Annotated[str, typer.Option(metavar="PRESET|FILE.csv", help="As for `run`.")] = "chat",
+    card: Annotated[str | None, typer.Option(metavar="CARD", help=_CARD, show_default="H20-3e")] = None,
+    expert_skew: Annotated[float | None, typer.Option(min=0, max=5, help=_SKEW, show_default="0.5")] = None,
+    dispatch: Annotated[Dispatch, typer.Option(help=_DISPATCH)] = Dispatch.NORMAL,
     seconds: Annotated[
         float, typer.Option("--for", parser=parse_time, metavar=TIME, help="How much of the engine's time.", show_default="10m")
     ] = 600.0,
     seed: Annotated[int, typer.Option(min=0, help="The same seed makes the same file.")] = 0,
     labels: Annotated[Path | None, typer.Option(metavar="FILE", help="Append what was really injected, apart from the capture.")] = None,
+    cards: Annotated[bool, typer.Option("--cards", help="Hold pages of the cards' dcgm-exporter too, one every 5 s.")] = False,
 ) -> None:
     """Write what an engine would show, with faults on a timetable, without waiting for it.
 
@@ -190,13 +197,14 @@ def simulate(
     from workload.virtual_time.simulate import simulate as simulate_cluster
 
     if scenario is not None:
-        config, timetable, seconds = _scenario(context, scenario, seconds, 0, labels)
+        config, plan, seconds = _scenario(context, scenario, seconds, 0, labels)
     else:
-        config = _with_traffic(ClusterConfig(ranks=ranks, method=router.value, seed=seed, labels=labels), traffic)
-        timetable = _timetable(fault or [], config)
+        config = ClusterConfig(ranks=ranks, method=router.value, seed=seed, labels=labels)
+        config = with_traffic(with_cards(context, config, card, expert_skew, dispatch), traffic)
+        plan = timetable(fault or [], config)
     try:
         with Recording(output) as recording, bar("simulating", seconds) as progress:
-            simulate_cluster(config, timetable, seconds, recording, progress=progress.at)
+            simulate_cluster(config, plan, seconds, recording, progress=progress.at, cards=recording.cards if cards else None)
     except FileExistsError:
         raise ConfigError(f"{output}: there already; name another file, or remove this one first") from None
     except ValueError as error:
@@ -204,54 +212,3 @@ def simulate(
     except OSError as error:
         raise ConfigError(f"{output}: cannot be written ({error.strerror}); name a file in a folder that can") from None
     say(f"{output}: {recording.pages} pages of {config.ranks} ranks over {seconds:g} s of simulated time")
-
-
-def _with_engine(context: typer.Context, config: ClusterConfig, engine: EngineKind, *, dense: bool, api_servers: int) -> ClusterConfig:
-    """The configuration as a cluster of that engine; options of the other one are refused."""
-    import msgspec
-
-    from workload.config import VllmFlags
-    from workload.vllm.dense import NAME
-
-    given = {name for name in context.params if (source := context.get_parameter_source(name)) is not None and source.name == "COMMANDLINE"}
-    if engine is EngineKind.SGLANG:
-        if wrong := sorted(given & {"dense", "api_servers"}):
-            raise ConfigError(f"--{wrong[0].replace('_', '-')}: only a vLLM cluster has it; add --engine vllm")
-        return config
-    if "router" in given and config.method != "vllm_score":
-        raise ConfigError(f"--router {config.method}: vLLM deals by its own score alone; leave it out, or run --engine sglang")
-    try:
-        flags = VllmFlags(moe=not dense, api_servers=api_servers)
-        return msgspec.structs.replace(config, vllm=flags, model_name=NAME if dense else config.model_name)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-
-
-def _with_traffic(config: ClusterConfig, text: str) -> ClusterConfig:
-    """The configuration with the traffic that `text` names; a recording is checked before anything starts."""
-    import msgspec
-
-    from workload.traffic import replay
-    from workload.traffic.presets import preset
-
-    try:
-        if not text.endswith(".csv"):
-            return msgspec.structs.replace(config, traffic=preset(text))
-        replay.load(Path(text), config.limits.kv_tokens)
-    except ValueError as error:
-        raise ConfigError(f"--traffic {error}") from None
-    return msgspec.structs.replace(config, traffic=None, replay=str(Path(text).absolute()))
-
-
-def _timetable(texts: Sequence[str], config: ClusterConfig) -> list[Scheduled]:
-    """The faults, checked before anything starts: a slip found after 20 s of onset would cost the run."""
-    from workload.schedule import check, parse
-
-    found: list[Scheduled] = []
-    for text in texts:
-        try:
-            found.append(parse(text))
-            check(found, config)
-        except ValueError as error:
-            raise ConfigError(f"--fault {text}: {error}") from None
-    return found

@@ -54,6 +54,10 @@ class EngineTable(Access):
     )
     labels: Labels = Field(default_factory=dict, description="Labels that go with the engine to every page and series.")
     timeout: Seconds | None = Field(default=None, description="Limit of one request, in place of scrape.timeout.")
+    hardware: tuple[str, ...] = Field(default=(), description="dcgm-exporter pages of its nodes: host:9400, or the full URL.")
+    procfs: bool = Field(default=False, description="Read this machine's /proc of its rank processes (the engine runs on it).")
+    nvml: bool = Field(default=False, description="Ask this machine's NVIDIA driver for its cards (nvidia-ml-py must be there).")
+    gpus: str | None = Field(default=None, description="Which cards are whose, where that does not show: 0=0,1=1.")
     clock: Literal["auto", "lockstep", "independent"] = Field(default="auto", description="What vLLM ranks share, if pages do not say.")
 
 
@@ -101,7 +105,9 @@ class Scrape(Part):
     loads: Seconds = Field(default=1.0, description="Time between two /v1/loads pages: for the engine a read of shared memory.")
     metrics: Seconds = Field(default=5.0, description="Time between two /metrics pages: 85 ms of the engine's CPU for 1,700 lines.")
     metrics_suspected: Seconds = Field(default=2.0, description="The same while something is suspected.")
-    budget: float = Field(default=0.005, gt=0, le=1, description="Share of one core of a node that rendering /metrics may cost; four times that while suspected.")
+    budget: float = Field(
+        default=0.005, gt=0, le=1, description="Share of one core of a node that rendering /metrics may cost; fourfold while suspected."
+    )
     timeout: Seconds = Field(default=5.0, description="Limit of one request.")
     max_page_bytes: int = Field(
         default=MAX_BYTES, ge=65_536, le=1 << 30, description="Longest page that is read; each node may hold so much memory for a moment."

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from collector.errors import ConfigError
-from collector.model import Clock
-from collector.targets import Target, parse_target
+from collector.model import Clock, Source
+from collector.targets import Target, parse_target, with_machines
 from diagnose.alerts.secret import Secret
 from slowrank.config.model import Access
 
@@ -67,12 +67,16 @@ class EngineSpec:
     reach: Reach = Reach()
     timeout: float | None = None  # s for one request; None: the service's
     clock: Clock | None = None  # as a person says it
+    hardware: tuple[str, ...] = ()  # dcgm-exporter pages
+    local: frozenset[Source] = frozenset()  # what is read of this machine
+    gpus: tuple[tuple[int, tuple[str, ...]], ...] = ()  # rank -> its cards, as a person says it
     origin: str = field(default="", compare=False)
 
     @property
     def target(self) -> Target:
         """As the collector wants it."""
-        return Target(self.name, self.nodes, None if self.reach.token is None else self.reach.token.reveal())
+        engine = Target(self.name, self.nodes, None if self.reach.token is None else self.reach.token.reveal())
+        return with_machines(engine, self.hardware, self.local)
 
 
 def base_url(text: str) -> str:

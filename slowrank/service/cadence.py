@@ -30,6 +30,7 @@ which is exported."""
 INFO_EVERY = 600.0
 """s between /server_info pages. All schedulers are asked for each, and what it says changes only when the engine restarts."""
 
+
 class Cadence(Mapping[Source, float]):
     """Seconds to the next page of each source, as `collector.scrape.scrape` asks for them."""
 

@@ -36,8 +36,13 @@ class Pages:
 
 
 def source_of(page: Page) -> str:
-    """A page's source as our series name it: by its path, as a page that did not come has no owner yet."""
-    return PATHS[page.source].rpartition("/")[2]
+    """A page's source as our series name it: an engine's by its path, as one that did not come has no owner yet; a machine's by its kind."""
+    path = PATHS.get(page.source)
+    return page.source.value if path is None else path.rpartition("/")[2]
+
+
+OF_ENGINE = frozenset(path.rpartition("/")[2] for path in PATHS.values())
+"""Those that show that the engine itself answers: its machines may do so when it is gone."""
 
 
 class Counts:

@@ -10,6 +10,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from collector.errors import ConfigError
+from collector.hardware.join import parse_gpus
+from collector.hardware.local import lookers
+from collector.model import Source as Kind
 from diagnose.alerts.alertmanager import Alertmanager
 from diagnose.alerts.pagerduty import ENDPOINT, PagerDuty
 from diagnose.alerts.receiver import Receiver
@@ -109,15 +112,21 @@ def _engine(table: EngineTable, folder: Path) -> EngineSpec:
     nodes = tuple(base_url(node) for node in table.nodes)
     if len(set(nodes)) < len(nodes):
         raise ConfigError(f"engines: {', '.join(table.nodes)} names a node twice")
-    return EngineSpec(
-        table.name or ",".join(table.nodes),
-        nodes,
-        sorted_labels(table.labels),
-        reach_of(table, folder),
-        table.timeout,
-        CLOCKS[table.clock],
-        "the configuration",
+    local = frozenset(source for source, wanted in ((Kind.PROCFS, table.procfs), (Kind.NVML, table.nvml)) if wanted)
+    spec = EngineSpec(
+        name=table.name or ",".join(table.nodes),
+        nodes=nodes,
+        labels=sorted_labels(table.labels),
+        reach=reach_of(table, folder),
+        timeout=table.timeout,
+        clock=CLOCKS[table.clock],
+        hardware=table.hardware,
+        local=local,
+        gpus=tuple(parse_gpus(table.gpus).items()) if table.gpus is not None else (),
+        origin="the configuration",
     )
+    _ = spec.target, list(lookers(local))  # now, and not when the first page is fetched
+    return spec
 
 
 def _sources(config: Config, folder: Path) -> Iterator[Source]:

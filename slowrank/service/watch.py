@@ -20,7 +20,7 @@ from diagnose.model import Class, EngineDiagnosis, NoData
 from slowrank.config.model import Diagnosis, Scrape
 from slowrank.discovery.spec import EngineSpec
 from slowrank.service.cadence import INFO, METRICS, Cadence, asked_as
-from slowrank.service.counts import Counts
+from slowrank.service.counts import OF_ENGINE, Counts
 from slowrank.service.past import Past
 
 DEPTH = 300.0
@@ -107,7 +107,7 @@ class Watch:
         self.cpu = 0.0  # s of diagnoses
         self.rule_failures: dict[str, int] = {}
         self.beat = time.monotonic()  # when it last showed that it lives
-        self.intake = Intake(depth_s=max(DEPTH, 2 * judging.window), clock=spec.clock)
+        self.intake = Intake(depth_s=max(DEPTH, 2 * judging.window), clock=spec.clock, gpus=dict(spec.gpus))
         self._judging, self._hear, self._beside, self._worker = judging, hear, beside, worker
 
     async def run(self) -> None:
@@ -131,7 +131,7 @@ class Watch:
 
     def _page(self, page: Page) -> None:
         self.cadence.saw(page)
-        self.counts.note(page, self.cadence[asked_as(page.source)])
+        self.counts.note(page, scrape.MACHINES.get(page.source) or self.cadence[asked_as(page.source)])
         self.intake.feed(page)
 
     async def _judge_forever(self) -> None:
@@ -174,7 +174,7 @@ class Watch:
 
     def age(self, now: float) -> float | None:
         """s since the newest usable page of any source; None before the first. `now`: unix seconds."""
-        seen = [pages.good for pages in self.counts.pages.values() if pages.good is not None]
+        seen = [pages.good for (_, source), pages in self.counts.pages.items() if source in OF_ENGINE and pages.good is not None]
         return now - max(seen) if seen else None
 
 

@@ -129,9 +129,16 @@ def test_an_unknown_role_is_not_guessed_from_the_queues(plant):
 
 
 def test_a_healthy_prefill_server_is_healthy(plant):
-    """A server that decodes nothing needs no graphs and no acceptance to be called healthy."""
-    window = plant(role="prefill").window().without(signals.GRAPH_STEPS, signals.EAGER_STEPS, signals.ACCEPT_LENGTH)
-    assert diagnose(window).verdict.klass is Class.HEALTHY
+    """A server that decodes nothing needs no decode steps, graphs or acceptance to be called healthy, with a past of shorter
+    prompts or without one; that the whole group may be slow is left open, and said."""
+    of_decoding = (signals.DECODE_STEPS, signals.DECODE_TIME, signals.GRAPH_STEPS, signals.EAGER_STEPS, signals.ACCEPT_LENGTH)
+    window = plant(role="prefill").window().without(*of_decoding)
+    faster = {name: found * 1.3 if name in (signals.STEPS_ACTIVE, signals.STEPS_IDLE) else found for name, found in window.values.items()}
+    for past in (None, window, replace(window, values=faster)):
+        result = diagnose(window, past)
+        assert result.verdict.klass is Class.HEALTHY
+        assert result.verdict.confidence == pytest.approx(0.76)
+        assert "a slowdown of the whole group would not be seen" in " ".join(result.notes)
 
 
 def test_requests_that_wait_are_no_lost_step_time(scenes):
@@ -141,3 +148,27 @@ def test_requests_that_wait_are_no_lost_step_time(scenes):
     assert RULE not in result.verdict.lost_time.by_cause
     assert result.verdict.lost_time.share == pytest.approx(0.0, abs=0.02)
     assert "8% (0% to 8%) of the requests' time" in render(result, colour=False, width=100)
+
+
+def test_time_without_prompts_is_no_lost_time(plant):
+    """A fifth of each step is waited by all ranks alike while the device stands: on a decoding engine somebody was late, on a prefill
+    server there was no prompt."""
+    verdicts = {}
+    for role in ("unified", "prefill"):
+        window = plant(role=role).window()
+        idle = {signals.SYNC_WAIT: window.get(signals.SYNC_WAIT) + 0.2, signals.FORWARD_TIME: window.get(signals.FORWARD_TIME) * 0.7}
+        found = replace(window, values=dict(window.values) | idle)
+        verdicts[role] = diagnose(found.without(signals.DECODE_STEPS) if role == "prefill" else found).verdict.klass
+    assert verdicts == {"unified": Class.INSUFFICIENT, "prefill": Class.HEALTHY}
+
+
+def test_a_late_host_of_a_prefill_server_has_no_lower_bound(plant):
+    """Rank 5 is 30 ms late in every step; how much of that fell into time without prompts is unknown, so the cost begins at nothing and
+    half of the waits is the estimate."""
+    window = plant(role="prefill", delay={5: 0.030}).window()
+    case = Case(window.without(signals.DECODE_STEPS))
+    assert case.waits is not None
+    assert case.host_lost is not None
+    assert case.step_time is not None
+    upper = case.waits.lost / case.step_time
+    assert (case.host_lost.low, case.host_lost.mid, case.host_lost.high) == pytest.approx((0.0, upper / 2, upper))

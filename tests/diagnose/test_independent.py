@@ -212,3 +212,40 @@ def test_a_missing_signal_never_makes_another_class_on_vllm(plant: Dense, signal
     if part.klass is whole.klass:
         assert part.confidence <= whole.confidence + 0.02
         assert set(part.ranks) <= set(whole.ranks)
+
+
+def prompting(counted: float, cached: float, per_second: float) -> Window:
+    """Rank 1 takes 40 times as long per step as its load in the counters allows, counts these prompt tokens, and its KV grows."""
+    window = Dense(slow={1: 40.0}, seconds=20).window()
+    values = {name: found.copy() for name, found in window.values.items()}
+    values[signals.PREFILL_TOKENS][1] = counted
+    values[signals.CACHED_TOKENS][:] = 2000.0
+    values[signals.CACHED_TOKENS][1] = cached
+    values[signals.ATTENTION_TOKENS][1] = counted + 8.0 * values[signals.DECODE_STEPS][1]
+    values[signals.RESIDENT_TOKENS][1] += per_second * np.arange(20.0)
+    return replace(window, values=values)
+
+
+def test_a_long_prompt_under_way_is_no_slow_card() -> None:
+    """vLLM counts a prompt when it is done: none is counted, and the KV grows by 2,000 tokens a second. Load, and not a card."""
+    found = diagnose(prompting(0.0, 0.0, 2000.0)).verdict
+    assert (found.klass, found.cause, found.ranks) == (Class.LOAD, "long_prefill", (1,))
+
+
+def test_without_kv_tokens_a_long_prompt_is_not_excluded() -> None:
+    """Then neither it nor the card is blamed."""
+    found = diagnose(prompting(0.0, 0.0, 2000.0).without(signals.RESIDENT_TOKENS)).verdict
+    assert (found.klass, found.ranks) == (Class.INSUFFICIENT, ())
+    assert signals.RESIDENT_TOKENS in {missing.signal for missing in found.missing}
+
+
+def test_prompts_that_peers_find_cached_are_that_ranks_cache() -> None:
+    """4,000 tokens a second computed and none cached, where the peers compute 170 and find 2,000."""
+    found = diagnose(prompting(4000.0, 0.0, 0.0)).verdict
+    assert (found.klass, found.cause, found.ranks) == (Class.LOAD, "prefix_cache_skew", (1,))
+
+
+def test_a_rank_with_the_prompts_of_its_peers_is_not_excused_by_its_kv() -> None:
+    """KV that rises while prompts are counted is theirs: the rank is slow."""
+    found = diagnose(prompting(170.0 / 40.0, 50.0, 0.0)).verdict
+    assert (found.cause, found.ranks) == ("slow_rank", (1,))

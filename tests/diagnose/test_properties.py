@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from collector.model import Engine, Facts, Window
+from collector.model import Clock, Engine, Facts, Window
 from collector.signals import CATALOGUE, Scope
 from diagnose.engine import diagnose
 
@@ -23,7 +23,8 @@ def windows(draw) -> Window:
     shape = {n: (ranks if CATALOGUE[n].scope is Scope.RANK else 1, columns) for n in names}
     values = {n: draw(hnp.arrays(np.float64, s, elements=VALUES)) for n, s in shape.items()}
     facts = Facts(accelerator=draw(st.sampled_from([None, "NVIDIA H20", "?"])), kv_bytes_per_token=draw(st.sampled_from([None, 0.0, 45e3])))
-    return Window(Engine("e", "sglang", facts), np.arange(columns + 1, dtype=np.float64), tuple(range(ranks)), values, columns)
+    kind, clock = draw(st.sampled_from([("sglang", Clock.EXCHANGE), *(("vllm", c) for c in Clock if c is not Clock.EXCHANGE)]))
+    return Window(Engine("e", kind, facts, clock), np.arange(columns + 1, dtype=np.float64), tuple(range(ranks)), values, columns)
 
 
 @settings(max_examples=300, deadline=None)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from collector import signals
 from diagnose.engine import diagnose
-from diagnose.model import Class
+from diagnose.model import Class, Share, Verdict
 
 LONG = tuple(100_000.0 if r == 0 else 6000.0 for r in range(64))
 CROWD = tuple(120.0 if r == 6 else 8.0 for r in range(64))
 
-PARTS = {
+PARTS: dict[str, dict[str, Any]] = {
     "context_length_skew": {"length": LONG},
     "request_count_skew": {"running": CROWD},
     "long_prefill": {"prefill": {2: 0.7}, "cached": {2: 0.0}, "prompts": {2: 40_000.0}},
@@ -23,6 +24,11 @@ PARTS = {
     "expert_hotspot": {"experts": 0.015, "balancedness": 0.3, "hot": 4},
 }
 MIXTURES = list(itertools.combinations(PARTS, 2))
+
+
+def share_of(found: Verdict) -> Share:
+    assert found.share is not None
+    return found.share
 
 
 def causes(verdict) -> dict[str, tuple[int, ...]]:
@@ -56,9 +62,7 @@ def test_shares_are_what_repairs_give_back_from_the_largest_down(plant):
     """A late host over long contexts: the host's repair gives back C - D; levelling the contexts then (max - mean) s, both of today's C."""
     sick = plant(**PARTS["host_cpu_starved"], **PARTS["context_length_skew"])
     verdict = diagnose(sick.window(), plant().window()).verdict
-    host, load = verdict.share, verdict.also[0].share
-    assert host is not None
-    assert load is not None
+    host, load = share_of(verdict), share_of(verdict.also[0])
     assert host.mid == pytest.approx((sick.step_time - sick.device) / sick.step_time, rel=0.05)
     truth = (sick.pairs.max() - sick.pairs.mean()) * sick.pair_cost / sick.step_time
     assert load.low <= truth <= load.high
@@ -71,7 +75,7 @@ def test_two_causes_of_one_rise_share_it_as_ranges(plant):
     verdict = diagnose(sick.window(), plant().window()).verdict
     assert set(causes(verdict)) == {"expert_hotspot", "graph_fallback"}
     rise = 1.0 - plant().step_time / sick.step_time
-    shares = [found.share for found in (verdict, *verdict.also)]
+    shares = [share_of(found) for found in (verdict, *verdict.also)]
     assert sum(s.mid for s in shares) <= rise + 0.02
     assert all(s.low < 0.05 and s.high > 0.9 * rise for s in shares)
 
@@ -82,7 +86,7 @@ def test_two_kinds_of_load_are_told_apart_and_share_what_levelling_gives(plant):
     verdict = diagnose(sick.window(), plant().window()).verdict
     assert causes(verdict) == {"context_length_skew": (0,), "request_count_skew": (6,)}
     truth = (sick.pairs.max() - sick.pairs.mean()) * sick.pair_cost / sick.step_time
-    assert sum(f.share.mid for f in (verdict, *verdict.also)) == pytest.approx(truth, rel=0.25)
+    assert sum(share_of(f).mid for f in (verdict, *verdict.also)) == pytest.approx(truth, rel=0.25)
     assert [e.rank for e in verdict.also[0].evidence] == [6, 6]
 
 
@@ -92,8 +96,8 @@ def test_a_late_rank_with_the_longest_contexts_is_left_open(plant):
     verdict = diagnose(window).verdict
     shares = {found.cause: found for found in (verdict, *verdict.also)}
     host, load = shares["host_cpu_starved"], shares["context_length_skew"]
-    assert host.share.low == 0.0
-    assert load.share.high >= load.share.low + host.share.high / 2
+    assert share_of(host).low == 0.0
+    assert share_of(load).high >= share_of(load).low + share_of(host).high / 2
     assert "move some of it away" in host.would_tell
     assert host.would_tell == load.would_tell
 
@@ -103,7 +107,7 @@ def test_the_device_timer_tells_a_late_host_from_its_load(plant):
     window = plant(delay={0: 0.120}, length=LONG).window()
     verdict = diagnose(window, plant().window()).verdict
     assert (verdict.cause, verdict.ranks) == ("host_cpu_starved", (0,))
-    assert verdict.share.low == verdict.share.mid
+    assert share_of(verdict).low == share_of(verdict).mid
 
 
 def following(plant, *, delay: float = 0.0):

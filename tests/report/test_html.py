@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
+from typing import cast
 
 import numpy as np
 import pytest
 
 from collector import signals
-from collector.model import Engine, Facts, Problem, Window
+from collector.model import Clock, Engine, Facts, Problem, Window
 from diagnose.engine import diagnose
 from diagnose.model import Class, EngineDiagnosis, LostTime, Missing, RuledOut
 from diagnose.report import panels
@@ -156,7 +157,7 @@ def test_hostile_text_is_inert(samples: dict[str, EngineDiagnosis], window: Make
         evidence = tuple(replace(e, what=text, promql=text, unit=text, signal=text) for e in verdict.evidence)
         return replace(
             samples["single_point_and_load"],
-            engine=Engine(text, text, Facts(version=text, model=text, role=text, accelerator=text), clock=text),
+            engine=Engine(text, text, Facts(version=text, model=text, role=text, accelerator=text), clock=cast(Clock, text)),
             verdict=replace(
                 verdict,
                 cause=text,

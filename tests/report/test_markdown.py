@@ -2,10 +2,11 @@
 
 import re
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
-from collector.model import Engine, Facts, Problem
+from collector.model import Clock, Engine, Facts, Problem
 from diagnose.model import EngineDiagnosis
 from diagnose.report.markdown import code, inline, render
 
@@ -64,7 +65,9 @@ def _hostile(diagnosis: EngineDiagnosis) -> EngineDiagnosis:
     evidence = tuple(replace(item, what=HOSTILE, promql=HOSTILE, unit=HOSTILE, signal=HOSTILE) for item in verdict.evidence)
     return replace(
         diagnosis,
-        engine=Engine(HOSTILE, HOSTILE, Facts(version=HOSTILE, model=HOSTILE, role=HOSTILE, accelerator=HOSTILE), clock=HOSTILE),
+        engine=Engine(
+            HOSTILE, HOSTILE, Facts(version=HOSTILE, model=HOSTILE, role=HOSTILE, accelerator=HOSTILE), clock=cast(Clock, HOSTILE)
+        ),
         verdict=replace(verdict, cause=HOSTILE, summary=HOSTILE, remedy=HOSTILE, runbook=HOSTILE, would_tell=HOSTILE, evidence=evidence),
         problems=(Problem(HOSTILE, HOSTILE, HOSTILE),),
         notes=(HOSTILE,),

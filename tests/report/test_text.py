@@ -4,12 +4,14 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from collector.model import Engine, Facts, Problem
+from collector.model import Clock, Engine, Facts, Problem
 from diagnose.model import Class, EngineDiagnosis, Missing, NoData, RuleOutcome, Severity
+from diagnose.report import markdown
+from diagnose.report.json import to_json
 from diagnose.report.text import confidence, headline, ranks_in_words, render
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -152,7 +154,7 @@ def test_hostile_strings_cannot_touch_the_terminal(samples: dict[str, EngineDiag
     )
     hostile = replace(
         base,
-        engine=Engine(HOSTILE, HOSTILE, Facts(HOSTILE, HOSTILE, HOSTILE, HOSTILE), HOSTILE),
+        engine=Engine(HOSTILE, HOSTILE, Facts(HOSTILE, HOSTILE, HOSTILE, HOSTILE), cast(Clock, HOSTILE)),
         verdict=verdict,
         outcomes=(RuleOutcome(HOSTILE, NoData((HOSTILE,), HOSTILE)),),
         problems=(Problem(HOSTILE, HOSTILE, HOSTILE),),
@@ -209,3 +211,14 @@ def test_an_unknown_cause_and_cost_are_said(samples: dict[str, EngineDiagnosis])
     """A class without a named cause or a known cost still makes a sentence."""
     verdict = replace(samples["load"].verdict, cause=None, share=None, klass=Class.SINGLE_POINT, severity=Severity.NOTE)
     assert headline(verdict) == "SINGLE POINT: cause unnamed on rank 0, cost unknown, confidence high (94%)"
+
+
+def test_a_fault_that_began_inside_the_window_is_dated_in_every_report(samples: dict[str, EngineDiagnosis]) -> None:
+    """The time at which it began stands in text and Markdown as UTC, in JSON as ISO-8601; without one there is no such line."""
+    known = samples["load"]
+    dated = replace(known, verdict=replace(known.verdict, since=1_785_380_400.0 + 200.0))
+    assert "since      2026-07-30 03:03:20 UTC" in render(dated, colour=False)
+    assert "**since**: 2026-07-30 03:03:20 UTC" in markdown.render(dated)
+    assert to_json([dated])["engines"][0]["verdict"]["since"] == "2026-07-30T03:03:20.000Z"
+    assert "since" not in render(known, colour=False)
+    assert to_json([known])["engines"][0]["verdict"]["since"] is None

@@ -1,11 +1,15 @@
 """`slowrank workload`: the faults are listed, a timetable is checked before anything starts."""
 
+import gzip
+import re
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from slowrank.app import app
+from workload.config import ClusterConfig
+from workload.device.catalogue import CARDS
 from workload.faults import load
 
 
@@ -53,6 +57,30 @@ def test_a_vllm_cluster_is_an_option_away(ran: list[Any]) -> None:
     assert (dense.vllm.moe, dense.vllm.api_servers, dense.model_name) == (False, 4, "glm-4-32b-like")
 
 
+def test_card_and_experts_arrive(ran: list[Any]) -> None:
+    """A card with as much KV as it has room for, a skew and a dispatch; without the options the configuration's own."""
+    assert CliRunner().invoke(app, ["workload", "run"]).exit_code == 0
+    arguments = ["--card", "H100", "--expert-skew", "1.5", "--dispatch", "low-latency"]
+    done = CliRunner().invoke(app, ["workload", "run", *arguments])
+    assert done.exit_code == 0, done.output
+    (plain, _, _), (asked, _, _) = ran
+    assert plain == ClusterConfig()
+    assert (asked.card, asked.experts.skew, asked.experts.dispatch) == ("H100", 1.5, "low_latency")
+    # 80 GB at 90 %, less 84/141 of it for weights, over 44,928 bytes a token
+    assert asked.limits.kv_tokens == int((0.9 - 84 / 141) * 80e9 / 44_928)
+    help_text = CliRunner().invoke(app, ["workload", "run", "--help"]).output
+    assert all(re.search(rf"\b{re.escape(card)}\b", help_text) for card in CARDS)
+
+
+def test_a_simulation_takes_card_and_experts_too(tmp_path: Any) -> None:
+    """The capture of two B200 says what they are, in virtual time with a low-latency dispatch."""
+    out = tmp_path / "b200.slowrank"
+    arguments = ["--ranks", "2", "--for", "5s", "--card", "B200", "--dispatch", "low-latency", "--expert-skew", "2", "-o", str(out)]
+    done = CliRunner().invoke(app, ["workload", "simulate", *arguments])
+    assert done.exit_code == 0, done.output
+    assert b"NVIDIA B200 (virtual)" in gzip.decompress(out.read_bytes())
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -61,6 +89,12 @@ def test_a_vllm_cluster_is_an_option_away(ran: list[Any]) -> None:
         (["--engine", "vllm", "--router", "total_tokens"], "--router total_tokens: vLLM deals by its own score alone"),
         (["--engine", "vllm", "--dense", "--device", "cpu"], "use device 'virtual'"),
         (["--engine", "vllm", "--dense", "--fault", "expert_hotspot:rank=1"], "a dense model has no experts"),
+        (["--engine", "vllm", "--dense", "--expert-skew", "1"], "--expert-skew: a dense model has no experts"),
+        (["--card", "H2000"], "--card: no card 'H2000'; did you mean 'H200'?"),
+        (["--card", "H200", "--device", "cpu"], "--card: device 'cpu' computes on what is there"),
+        (["--dispatch", "low-latency", "--device", "cpu"], "--dispatch: device 'cpu' computes on what is there"),
+        (["--dispatch", "low_latency"], "is not one of 'normal', 'low-latency'"),
+        (["--expert-skew", "-1"], "greater than or equal to 0"),
     ],
 )
 def test_options_of_the_other_engine_are_refused(ran: list[Any], arguments: list[str], said: str) -> None:

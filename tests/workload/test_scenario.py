@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from workload import faults
-from workload.config import ClosedLoop, OpenLoop
+from workload.config import ClosedLoop, OpenLoop, VllmFlags
+from workload.plot import draw
 from workload.scenario import ScenarioError, bundled, load, parse
 from workload.schedule import Scheduled
 from workload.traffic.presets import AGENT
@@ -129,6 +130,11 @@ def test_traffic_may_be_a_table_or_a_recording(tmp_path):
         ("traffic = 'bursty'\n[[fault]]\nname = 'prefix_cache_skew'\nrank = 1", "nothing of this traffic is cached"),
         ("[[fault]]\nname = 'slow_rank'\nrank = 1\n[[fault]]\nname = 'slow_rank'\nrank = 1\nonset = 5", "fault 2: slow_rank: acts twice"),
         ("ranks = ", "case.toml: not TOML"),
+        ("[vllm]\nmo = true", "case.toml, vllm: unknown key 'mo'; did you mean 'moe'?"),
+        ("router = 'total_tokens'\n[vllm]\nmoe = true", "case.toml, router: SGLang's alone; a scenario with .vllm. has none"),
+        ("[vllm]\nmoe = true\n[engine]\nmixed = true", "case.toml, engine: SGLang's alone"),
+        ("[vllm]\nmoe = false\n[[fault]]\nname = 'expert_hotspot'\nrank = 1", "fault 1: expert_hotspot: a dense model has no experts"),
+        ("device = 'cpu'\n[vllm]\nmoe = false", "only virtual cards can step alone"),
     ],
 )
 def test_a_slip_is_refused_by_name(text, said):
@@ -146,6 +152,23 @@ def test_a_file_and_a_bundled_name_are_found(tmp_path):
         load(str(tmp_path / "gone.toml"))
     with pytest.raises(ScenarioError, match="did you mean 'slow_rank'"):
         load("slow_rnk")
+
+
+def test_a_vllm_cluster_is_a_table_away():
+    """MoE ranks that step together serve the MoE model, dense ones theirs; the table alone makes it vLLM."""
+    moe, dense = load("vllm_moe_late_rank"), load("vllm_dense_throttled_card")
+    assert moe.config.vllm == VllmFlags(moe=True)
+    assert dense.config.vllm == VllmFlags(moe=False, api_servers=4)
+    assert (moe.config.model_name, dense.config.model_name) == ("glm-5-like", "glm-4-32b-like")
+    assert [(s.fault, s.rank) for s in (*moe.schedule, *dense.schedule)] == [("slow_rank", 5), ("gpu_throttled", 2)]
+    assert read("").config.vllm is None
+
+
+def test_a_vllm_cluster_is_not_drawn(tmp_path):
+    """Its pages have no waits and pairs: said before anything starts, in real time too."""
+    for in_real_time in (False, True):
+        with pytest.raises(ValueError, match="no picture; run it and read /metrics"):
+            draw(load("vllm_moe_late_rank"), tmp_path, in_real_time=in_real_time)
 
 
 @pytest.mark.parametrize("name", bundled())

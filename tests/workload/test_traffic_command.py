@@ -7,28 +7,29 @@ from typing import get_args
 import pytest
 
 from collector.errors import ConfigError
-from slowrank.commands.workload import RouterMethod, _with_traffic
+from slowrank.commands.cluster_options import with_traffic
+from slowrank.commands.workload import RouterMethod
 from workload.config import ClusterConfig, Method
 from workload.traffic.presets import PRESETS
 
 
 def test_a_preset_or_a_recording_takes_the_place_of_the_default(tmp_path):
     """A name ending in .csv is a file, and then no other traffic runs."""
-    assert _with_traffic(ClusterConfig(), "rag").traffic == PRESETS["rag"]
+    assert with_traffic(ClusterConfig(), "rag").traffic == PRESETS["rag"]
     recording = tmp_path / "day.csv"
     recording.write_text("time,input,output\n0,10,5\n")
-    config = _with_traffic(ClusterConfig(), str(recording))
+    config = with_traffic(ClusterConfig(), str(recording))
     assert (config.traffic, config.replay) == (None, str(recording))
 
 
 def test_a_slip_is_told_before_anything_starts(tmp_path):
     """With the nearest preset, or the line and column of the file."""
     with pytest.raises(ConfigError, match=r"^--traffic no traffic 'agnet'; did you mean agent\?"):
-        _with_traffic(ClusterConfig(), "agnet")
+        with_traffic(ClusterConfig(), "agnet")
     recording = tmp_path / "day.csv"
     recording.write_text("time,input,output\n0,10,five\n")
     with pytest.raises(ConfigError, match=r"day\.csv, line 2, column output: 'five' is not a whole number"):
-        _with_traffic(ClusterConfig(), str(recording))
+        with_traffic(ClusterConfig(), str(recording))
 
 
 def test_the_command_line_offers_every_router():

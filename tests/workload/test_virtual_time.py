@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from workload.config import ClusterConfig, EngineFlags, Lengths, OpenLoop, Traff
 from workload.schedule import Scheduled, parse
 from workload.scheduling.settings import Speculation
 from workload.virtual_time.control import VirtualControl
+from workload.virtual_time.engine import Engine
 from workload.virtual_time.recording import START
 from workload.virtual_time.simulate import simulate
 from workload.virtual_time.table import Table
@@ -256,6 +258,19 @@ def test_open_loop_traffic_arrives_at_its_rate():
     assert made.min() > 0
 
 
+def test_kept_answers_lengthen_the_time_to_the_first_token_by_as_much(healthy):
+    """A healthy request waits a few steps, one whose answers are kept for a second waits that second more; the ranks are as before."""
+    kept = Window(play("outside_the_ranks:onset=20,severity=1.0"), 30.0, 59.0)
+
+    def first(window: Window) -> float:
+        total, count = (window.grown(f'time_to_first_token_seconds_{part}{{is_streaming="true"}}') for part in ("sum", "count"))
+        return float(total[0] / count[0])
+
+    assert healthy.cadence < first(healthy) < 4 * healthy.cadence
+    assert first(kept) - first(healthy) == pytest.approx(1.0, abs=0.02)
+    assert kept.cadence == pytest.approx(healthy.cadence, rel=0.05)
+
+
 def test_a_stuck_publisher_leaves_an_old_snapshot_while_the_rank_steps():
     """The rank's snapshot stays as old as the start, its peers' do not; its counters move."""
     table = play(seconds=10.0, prepare=lambda control: control.stick_publisher(2, stuck=True))
@@ -270,6 +285,50 @@ def test_the_same_seed_makes_the_same_figures_and_another_one_others():
     assert (first.counter(name) == again.counter(name)).all()
     assert (first.load("used") == again.load("used")).all()
     assert (first.counter(name)[5:] != other.counter(name)[5:]).all()
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        (),
+        ("slow_rank:rank=2,onset=5,duration=5", "kv_pressure:rank=1,onset=8"),
+        ("stuck_rank:rank=1,onset=6,duration=3",),
+        ("drained_rank:rank=0",),
+    ],
+)
+def test_a_quiet_step_is_the_step_that_it_would_be(faults, monkeypatch):
+    """Whether loops in which nothing happens are counted in short or worked off like any other makes no difference to any number."""
+    stretches = []
+    coast = Engine._coast
+
+    def counted(self: Engine, until: float) -> None:
+        stretches.append(until)
+        coast(self, until)
+
+    monkeypatch.setattr(Engine, "_coast", counted)
+    short = play(*faults, seconds=20.0)
+    assert stretches
+    monkeypatch.setattr(Engine, "_quiet", lambda self: False)
+    stretches.clear()
+    whole = play(*faults, seconds=20.0)
+    assert stretches == []
+    assert (np.array(short._metrics) == np.array(whole._metrics)).all()
+    assert short._loads == whole._loads
+
+
+def test_the_collector_is_as_it_was_afterwards():
+    """A simulation asks for fewer collections of garbage, and takes that back, even when it is refused half way."""
+    before = gc.get_threshold()
+    seen = []
+
+    def fail(_: float) -> None:
+        seen.append(gc.get_threshold())
+        raise RuntimeError("half way")
+
+    with pytest.raises(ExceptionGroup):
+        simulate(ClusterConfig(traffic=None), [], 200.0, Table(), progress=fail)
+    assert seen[0][0] > before[0]
+    assert gc.get_threshold() == before
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,13 @@ def card_name(ranks: int) -> str:
     return name if own_cards(ranks) else f"{name} (shared by {ranks} ranks)"
 
 
+def card_uuids(ranks: int) -> list[str]:
+    """The driver's names of the cards in use, without their prefix, in the order of the ranks; one where all share card 0."""
+    import torch
+
+    return [str(torch.cuda.get_device_properties(card).uuid) for card in range(ranks if own_cards(ranks) else 1)]
+
+
 def kernels(rank: int, ranks: int, workdir: Path) -> TorchKernels:
     """One rank's kernels, on its own card or on the one that all share. `workdir` is where ranks find each other."""
     import torch

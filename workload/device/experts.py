@@ -7,6 +7,8 @@ and chance in small batches, make the cards uneven.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from workload.config import Experts
@@ -18,7 +20,7 @@ TOP_K = 8  # experts per token, as there
 
 # The traffic's mix is drawn anew every so many steps, and keeps this much of the last one: it forgets in some 500 steps, 20 s.
 # A constant of the generator, not a measurement.
-_MIX_STEPS = 50
+MIX_STEPS = 50
 _MIX_KEEPS = 0.9
 
 
@@ -50,10 +52,14 @@ class ExpertLoad:
     def step(self) -> None:
         """Lets the traffic's mix drift for one step."""
         self._steps += 1
-        if self._steps % _MIX_STEPS == 0:
-            fresh = self._rng.normal(0, self._drift * np.sqrt(1 - _MIX_KEEPS**2), self._mix.shape)
-            self._mix = _MIX_KEEPS * self._mix + fresh
-            self._cards = self._card_shares()
+        if self._steps % MIX_STEPS == 0:
+            self.drift()
+
+    def drift(self) -> None:
+        """Draws the mix that the next steps have."""
+        fresh = self._rng.normal(0, self._drift * np.sqrt(1 - _MIX_KEEPS**2), self._mix.shape)
+        self._mix = _MIX_KEEPS * self._mix + fresh
+        self._cards = self._card_shares()
 
     def _deal(self, copies: int, shares: placement.FloatArray) -> list[int]:
         if self._hot is None:
@@ -81,12 +87,12 @@ def _place(popularity: placement.FloatArray, experts: Experts, ranks: int) -> pl
     return placement.in_order(copies, ranks)
 
 
-def hottest(rows: list[list[int]]) -> float:
+def hottest(rows: Sequence[Sequence[float]]) -> float:
     """Copies on the hottest card, mean over the sampled layers."""
     return sum(max(layer) for layer in rows) / len(rows)
 
 
-def balancedness(rows: list[list[int]]) -> float | None:
+def balancedness(rows: Sequence[Sequence[float]]) -> float | None:
     """Mean over layers of mean / max of the cards' loads: 1 is level. None when nothing was routed."""
     if not all(any(layer) for layer in rows):
         return None

@@ -64,16 +64,23 @@ class Roofline:
 
     @classmethod
     def of(cls, config: ClusterConfig) -> Roofline:
-        card = catalogue.find(config.card)
-        return cls(card, Model.on(card), config.experts.dispatch)
+        return cls.on(catalogue.find(config.card), config.experts.dispatch)
+
+    @classmethod
+    def on(cls, card: Card, dispatch: DispatchMode = "normal") -> Roofline:
+        return cls(card, Model.on(card), dispatch)
+
+    @property
+    def kv_tokens(self) -> int:
+        """Tokens of the largest KV pool that fits on the card beside its weights."""
+        return int((_MEMORY_USED * self.card.memory - self.model.weights) / self.kv_read(1))
 
     def check(self, kv_tokens: int) -> None:
         """Raises ValueError if a KV pool of so many tokens does not fit on the card beside its weights."""
-        fits = int((_MEMORY_USED * self.card.memory - self.model.weights) / self.kv_read(1))
-        if kv_tokens > fits:
+        if kv_tokens > self.kv_tokens:
             raise ValueError(
                 f"{self.card.name}: {self.model.weights / 1e9:.1f} GB of weights leave no room for {kv_tokens} KV tokens;"
-                f" set limits.kv_tokens to {fits} or fewer"
+                f" set limits.kv_tokens to {self.kv_tokens} or fewer"
             )
 
     def kv_read(self, pairs: int) -> int:

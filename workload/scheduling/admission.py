@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from workload.scheduling.request import Request
 
@@ -21,7 +21,8 @@ class NewTokenRatio:
         self.value = INITIAL
 
     def decoded(self, steps: int = 1) -> None:
-        self.value = max(self.value - steps * _DECAY, _LEAST)
+        if self.value > _LEAST:
+            self.value = max(self.value - steps * _DECAY, _LEAST)
 
     def retracted(self, left: Iterable[Request]) -> None:
         """After a retraction: the share of their output that the requests `left` will have made 20 tokens from now."""
@@ -34,9 +35,11 @@ class NewTokenRatio:
     def idle(self) -> None:
         self.value = INITIAL
 
-    def reserve(self, running: Iterable[Request]) -> float:
-        """Tokens to leave free for the running requests."""
-        return self.value * sum(min(r.to_come, CLIP) for r in running)
+    def leaves(self, free: int, running: Sequence[Request]) -> bool:
+        """Whether more than the running requests' reserve stays free when `free` tokens do."""
+        if free > self.value * CLIP * len(running):  # the most that it can be: no need to add up
+            return True
+        return free > self.value * sum([min(r.output - r.scheduled, CLIP) for r in running])
 
 
 def needs(request: Request) -> int:

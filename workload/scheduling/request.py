@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+import msgspec
+
 from workload.prefix import Segment
+from workload.wire.requests import Submit
 
 
-@dataclass(slots=True, eq=False)
-class Request:
+class Request(msgspec.Struct, eq=False):
     """`prompt` tokens, the first `cached` of them in the prefix cache (they cost no prefill, but count as context), `output` to make."""
 
     rid: int
@@ -24,6 +26,11 @@ class Request:
     aborted: bool = False
     prefix: tuple[Segment, ...] = ()  # what the prompt begins with; the rank's own cache then tells `cached`
     keeps: str = ""  # the name under which what follows, answer included, stays in that cache
+
+    @classmethod
+    def of(cls, letter: Submit, now: float) -> Request:
+        """What a letter that is read at `now` asks for."""
+        return cls(letter.rid, letter.prompt, letter.cached, letter.output, now, prefix=letter.prefix, keeps=letter.keeps)
 
     def __post_init__(self) -> None:
         if self.prompt < 1 or self.output < 1:
@@ -41,8 +48,7 @@ class Request:
         return self.output - self.scheduled
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True, eq=False):
     """What one rank does in one step. `tokens` and `pairs` are what the metadata row reports (signals of dp_attention_*).
 
     A decode counts one token per row, whatever speculation verifies and accepts. A mixed batch is an extend with `rows` decode

@@ -7,14 +7,14 @@ import itertools
 import math
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+import msgspec
 
 from workload.prefix import Segment
 from workload.traffic.model import Conversations, Documents, Lengths, Traffic
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(msgspec.Struct, frozen=True):
     """Tokens of prompt, how many of them are cached, tokens of answer.
 
     With a `prefix` the prompt begins with it, and the rank that serves it knows what of that is cached. `keeps` names what
@@ -78,7 +78,7 @@ class Source:
 
     def residue(self, shape: Shape) -> Shape:
         """The rest of a request that has been running for a while: so a cluster starts with its crowd in mid-conversation."""
-        return replace(shape, output=max(1, round(shape.output * self._rng.random())))
+        return msgspec.structs.replace(shape, output=max(1, round(shape.output * self._rng.random())))
 
     def chance(self, probability: float) -> bool:
         return self._rng.random() < probability

@@ -101,6 +101,30 @@ def booked(both: Launched, diary: Diary) -> dict[str, Array]:
     }
 
 
+def imbalance(tokens: Array) -> Array:
+    """Max over mean of the ranks' tokens, of each step; not a number where nobody had any."""
+    with np.errstate(invalid="ignore"):
+        ratio: Array = tokens.max(axis=1) * tokens.shape[1] / tokens.sum(axis=1)
+    return ratio
+
+
+def observed(both: Launched) -> dict[str, Array]:
+    """Counts and sums of the histograms and summaries that each loop observes, by column; loop x rank where every rank does."""
+    tokens, level, prefill = both.tokens[:-1], both.level[:-1], both.prefill[:-1]
+    stepped = ~np.isnan(both.end[:-1])
+    ratio = np.where(stepped, imbalance(tokens), 0.0)
+    first = np.arange(tokens.shape[1]) == 0  # the rank that tells of the imbalance
+    found = {
+        "dp_attention_sync_wait_seconds_count": np.repeat(stepped[:, None], tokens.shape[1], axis=1),
+        "dp_attention_token_imbalance_ratio_count": stepped[:, None] & first,
+        "dp_attention_token_imbalance_ratio_sum": ratio[:, None] * first,
+    }
+    for mode, which in (("decode", stepped & ~prefill), ("extend", stepped & prefill)):
+        found[f'eplb_balancedness_count{{forward_mode="{mode}"}}'] = which[:, None]
+        found[f'eplb_balancedness_sum{{forward_mode="{mode}"}}'] = np.where(which, level, 0.0)[:, None]
+    return found
+
+
 def stages(diary: Diary, ends: Array, next_begin: Array) -> tuple[dict[str, Array], Array, Array]:
     """Seconds per scheduler stage, of the process' CPU, and without anything to do; loop x rank.
 

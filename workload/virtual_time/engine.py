@@ -12,7 +12,6 @@ from collections.abc import Callable
 import numpy as np
 
 from workload.config import ClusterConfig
-from workload.device.experts import TOP_K
 from workload.lockstep import IDLE_SLEEP
 from workload.reporter import DISPATCH_EVERY, IDLE_PUBLISH_SECONDS, STUCK_PUBLISH_SECONDS
 from workload.scheduler import Batch
@@ -35,6 +34,7 @@ class Engine:
 
     def __init__(self, config: ClusterConfig, flush: Flush) -> None:
         self.heard: list[int] = []
+        self.held = 0.0  # seconds for which the front end keeps what the ranks tell
         self.cards = Cards(config)
         self.ranks = [Rank(config, r) for r in range(config.ranks)]
         self._flags = config.engine
@@ -43,6 +43,7 @@ class Engine:
         self._diary = self._blank()
         self._rows = [0] * config.ranks  # of the next decode, unless a scheduler is asked
         self._pairs = [0] * config.ranks
+        self._total = self._widest = 0  # sum and maximum of `_rows`
         self._due = 0  # the first loop in which some scheduler must be asked
         self._loop = 0
         self._steps = 0
@@ -52,7 +53,8 @@ class Engine:
         self._flying: float | None = None  # end of the step in flight
         self._launched = 0.0  # when it was launched
         self._asked: list[tuple[Rank, Batch]] = []  # its batches that a scheduler has made: their results are booked one by one
-        self._letters = 0  # on their way
+        self._arrives = math.inf  # when the first letter on its way does
+        self._unanswered: dict[int, float] = {}  # requests without a token, and when they were sent
         self._frozen = False
         self._disturbed = False  # some process may be
         self._graphs = True  # every rank votes for them
@@ -62,8 +64,14 @@ class Engine:
 
     def post(self, rank: int, message: Submit | Abort | RankOrder, now: float) -> None:
         """Sends a message to a rank's process."""
+        if isinstance(message, Submit):
+            self._unanswered[message.rid] = now
+        elif isinstance(message, Abort):
+            for rid in message.rids:
+                self._unanswered.pop(rid, None)
         self.ranks[rank].mail.append((now + TRANSIT, message))
-        self._letters += 1
+        self.ranks[rank].aborts += isinstance(message, Abort)
+        self._arrives = min(self._arrives, now + TRANSIT)
 
     def disturb(self) -> None:
         """Something was done to a process: one may be stopped from now on, or a group that was held up may go on."""
@@ -73,9 +81,12 @@ class Engine:
     def run(self, until: float) -> float:
         """Runs the loops that begin before `until`, but no further than to the end of a request. Returns the time that has come."""
         while self._base < until and not self._frozen:
-            self._iterate()
-            if self.heard:
-                return min(self._base, until)
+            if self._quiet():
+                self._coast(min(until, self._arrives))
+            else:
+                self._iterate()
+                if self.heard:
+                    return min(self._base, until)
         return until
 
     def close(self, now: float) -> None:
@@ -93,8 +104,9 @@ class Engine:
             self._frozen = True
             return
         asked, self._asked = self._asked, []
-        told = self._take_in(asked) if self._letters else []
-        tokens, pairs, extending = self._schedule(told)
+        if self._arrives <= self._base:
+            self._take_in(asked)
+        tokens, pairs, extending = self._schedule()
         was_flying, was_launched = self._flying, self._launched
         diary.base.append(self._base)
         self._launch(diary, row, tokens, pairs, extending)
@@ -109,14 +121,56 @@ class Engine:
             for rank in self.ranks:
                 rank.publish_at += 1  # no result, none counted
         elif self._loop >= self._publishes:
-            for rank in self.ranks:
-                if rank.publish_at <= self._loop:
-                    rank.publish_at = self._loop + self._flags.publish_every
-                    self._publish(rank, row, self._base)
-            self._publishes = min(rank.publish_at for rank in self.ranks)
+            self._publish_due(row)
         self._loop += 1
-        if diary.full:
-            self._diary = self._blank()
+        self._turn_page()
+
+    def _quiet(self) -> bool:
+        """Whether the next loop is a decode like the last one: nobody to be asked, nothing arrived, no result to be booked one by one."""
+        return (
+            self._loop < self._due
+            and self._base < self._arrives
+            and not self._asked
+            and not self._disturbed
+            and self._flying is not None
+            and self._total > 0
+            and self.cards.plain(self._widest)
+        )
+
+    def _coast(self, until: float) -> None:
+        """`_iterate` for loops that are `_quiet`, up to the first one that begins at `until` or later, or needs more than counting."""
+        assert self._flying is not None
+        diary, rows, total, flying = self._diary, self._rows, self._total, self._flying
+        row = first = len(diary.base)
+        last = min(BLOCK, row + self._due - self._loop)
+        graph = self._graphs and self._widest <= self._flags.decode_graph_rows
+        while row < last and self._base < until:
+            diary.base.append(self._base)
+            diary.pairs.append(self._pairs)
+            seconds, level = self.cards.decode(total, max(self._pairs), graph=graph)
+            self._pairs = [p + n for p, n in zip(self._pairs, rows, strict=True)]
+            self._ready = self._base + diary.hosts.ready[row]
+            self._result, free = flying, max(self._ready, flying)
+            flying = free + seconds
+            self._base = free + WAKE
+            diary.end.append(flying)
+            diary.level.append(level)
+            self._steps += 1
+            if self._steps % DISPATCH_EVERY == 0:
+                diary.dispatched.append((row, self.cards.copies(total)))
+            if self._loop >= self._publishes:
+                self._publish_due(row)
+            self._loop += 1
+            row += 1
+        diary.tokens += [rows] * (row - first)
+        diary.graph += [graph] * (row - first)
+        self._flying, self._launched, self._free = flying, self._ready, [self._ready] * len(self.ranks)
+        self._turn_page()
+
+    def _turn_page(self) -> None:
+        """Hands over a full diary."""
+        if self._diary.full:
+            diary, self._diary = self._diary, self._blank()
             self._flush(diary, self._base, self._diary.hosts.begin[0])
 
     def _meet(self, hosts: HostTimes, row: int) -> bool:
@@ -138,47 +192,48 @@ class Engine:
         self._free = (hosts.launched[row] + base).tolist()
         return True
 
-    def _take_in(self, asked: list[tuple[Rank, Batch]]) -> list[Rank]:
-        """Reads the letters that have arrived. Returns who got any."""
-        told = []
+    def _take_in(self, asked: list[tuple[Rank, Batch]]) -> None:
+        """Reads the letters that have arrived; who got any is asked for the next batch."""
+        ordered = False
         for rank in self.ranks:
             if rank.mail and rank.mail[0][0] <= self._base:
-                told.append(rank)
+                rank.lane.due = self._loop
                 # who is aborted gets nothing out of the step in flight
-                open_end = any(isinstance(message, Abort) for _, message in rank.mail)
+                open_end = rank.aborts > 0
                 if (flying := rank.lane.catch_up(self._loop, open_end=open_end)) is not None:
                     asked.append((rank, flying))
                 while rank.mail and rank.mail[0][0] <= self._base:
                     _, message = rank.mail.popleft()
-                    self._letters -= 1
                     rank.obey(message, self._base)
-                self._disturbed = self._disturbed or rank.disturbed
-                self._graphs = all(other.votes for other in self.ranks)
-        return told
+                    ordered = ordered or not isinstance(message, Submit | Abort)
+        if ordered:
+            self._disturbed = self._disturbed or any(rank.disturbed for rank in self.ranks)
+            self._graphs = all(rank.votes for rank in self.ranks)
+        self._arrives = min([rank.mail[0][0] for rank in self.ranks if rank.mail], default=math.inf)
+        self._due = self._loop
 
-    def _schedule(self, told: list[Rank]) -> tuple[list[int], list[int], list[int]]:
+    def _schedule(self) -> tuple[list[int], list[int], list[int]]:
         """Tokens and pairs of every rank's batch, and who extends."""
         tokens, pairs = self._rows, self._pairs
         after = [p + n for p, n in zip(pairs, tokens, strict=True)]
         extending: list[int] = []
-        if told or self._loop >= self._due:
+        if self._loop >= self._due:
             tokens, pairs, rows = tokens.copy(), pairs.copy(), tokens.copy()
             for rank in self.ranks:
-                if rank in told:
-                    pass
-                elif rank.lane.due <= self._loop:
-                    rank.lane.catch_up(self._loop)
-                else:
-                    continue
-                r, batch = rank.number, rank.lane.ask(self._loop)
-                tokens[r], pairs[r] = (batch.tokens, batch.pairs) if batch else (0, 0)
-                rows[r], after[r] = rank.lane.rows, rank.lane.pairs
-                if batch is not None:
-                    self._asked.append((rank, batch))
-                    if batch.extends:
-                        extending.append(r)
-            self._due = min(rank.lane.due for rank in self.ranks)
-            self._rows = rows
+                lane = rank.lane
+                if lane.due <= self._loop:
+                    lane.catch_up(self._loop)
+                    r, batch = rank.number, lane.ask(self._loop)
+                    rows[r], after[r] = lane.rows, lane.pairs
+                    if batch is None:
+                        tokens[r] = pairs[r] = 0
+                    else:
+                        tokens[r], pairs[r] = batch.tokens, batch.pairs
+                        self._asked.append((rank, batch))
+                        if batch.extends:
+                            extending.append(r)
+            self._due = min([rank.lane.due for rank in self.ranks])
+            self._rows, self._total, self._widest = rows, sum(rows), max(rows)
         self._pairs = after
         return tokens, pairs, extending
 
@@ -193,15 +248,14 @@ class Engine:
             self._flying = None
             return
         graph = not extending and max(tokens) <= self._flags.decode_graph_rows and self._graphs
-        seconds, hottest = self.cards.step(tokens, total, pairs, extending, graph=graph)
+        seconds, level = self.cards.step(tokens, total, pairs, extending, graph=graph)
         free = self._flying if self._flying is not None else -math.inf
         self._launched = self._ready
         self._flying = max(free, self._ready) + seconds
         self._steps += 1
         diary.end.append(self._flying)
         diary.graph.append(graph)
-        mean = total * TOP_K / len(tokens)
-        diary.level.append(sum([mean / most for most in hottest]) / len(hottest))
+        diary.level.append(level)
         for r in extending:
             diary.extending.append((row, r))
         if self._steps % DISPATCH_EVERY == 0:
@@ -225,6 +279,10 @@ class Engine:
             scheduler = rank.lane.scheduler
             result = scheduler.complete(batch)
             self.heard += result.finished
+            for rid in result.first:
+                if (sent := self._unanswered.pop(rid, None)) is not None:  # else it was told before a retraction
+                    told = self._base + TRANSIT + self.held
+                    diary.answered.append((told, told - sent))
             taken = scheduler.take_retracted()
             if taken.requests:
                 diary.retracted.append((row, rank.number, taken.requests, taken.input_tokens, taken.output_tokens))
@@ -235,6 +293,14 @@ class Engine:
                 self._publish(rank, row, self._base)
             elif result.generated < batch.rows:
                 diary.lost.append((row, rank.number, batch.rows - result.generated))
+
+    def _publish_due(self, row: int) -> None:
+        """Publishes for whom it is time, at the end of a loop."""
+        for rank in self.ranks:
+            if rank.publish_at <= self._loop:
+                rank.publish_at = self._loop + self._flags.publish_every
+                self._publish(rank, row, self._base)
+        self._publishes = min([rank.publish_at for rank in self.ranks])
 
     def _publish(self, rank: Rank, row: int, at: float) -> None:
         snapshot: Published = rank.snapshot(row, at, self._loop)

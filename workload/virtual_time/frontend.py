@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import selectors
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import cast
+
+import msgspec
 
 from workload.config import ClusterConfig
-from workload.desk import AWAY_SECONDS, Desk
+from workload.face.dcgm import Exporter
 from workload.face.loads import LoadSnapshot
-from workload.frontend import Dispatcher, Pinned
+from workload.flights import Flights
+from workload.frontend import Pinned
 from workload.steering import steering
 from workload.traffic import Shape
 from workload.virtual_time.engine import Engine
 from workload.wire import Abort, CardOrder, DeskOrder, Pin, Submit, Unpin
 
 
-@dataclass(frozen=True, slots=True)
-class _Flight:
+class _Flight(msgspec.Struct, frozen=True):
     """A request on its way."""
 
     rank: int
@@ -28,53 +27,47 @@ class _Flight:
     ordinary: bool  # not pinned to its rank by order
 
 
-class Frontend:
-    """Sends requests to ranks and hears of their ends, by the rules of `workload.frontend`, whose metrics are on no page here."""
+class Frontend(Flights[_Flight]):
+    """Sends requests to ranks and hears of their ends, by the rules of `workload.frontend`.
+
+    Of that one's metrics the pages here show the time to the first token.
+    """
 
     def __init__(self, config: ClusterConfig, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
-        self._pinned = Pinned(cast(Dispatcher, self), config.seed)
-        self._desk = Desk(config.ranks, config.seed)
+        super().__init__(config)
+        self._pinned = Pinned(self, config.seed)
         self._steering = steering(config, self._published)
         self._engine = engine
         self._loop = loop
-        self._rids = itertools.count()
-        self._flights: dict[int, _Flight] = {}
-
-    def send(self, request: Shape, done: Callable[[], None], pinned: int | None = None) -> int:
-        """Routes a request; `done` is called when it has finished. Returns its id."""
-        now = self._loop.time()
-        rid = next(self._rids)
-        if pinned is None and self._desk.closed:
-            self._loop.call_later(AWAY_SECONDS, done)
-            return rid
-        rank = self._steering.choose(now, request.prompt, pinned)
-        if pinned is None:
-            rank = self._desk.place(rank)
-            request = self._desk.shape(rank, request)
-        self._flights[rid] = _Flight(rank, done, ordinary=pinned is None)
-        submit = Submit(rid, request.prompt, request.cached, request.output, request.prefix, request.keeps)
-        self._engine.post(rank, submit, now)
-        return rid
-
-    def abort(self, rids: list[int]) -> None:
-        by_rank: dict[int, list[int]] = {}
-        for rid in rids:
-            if (flight := self._flights.pop(rid, None)) is not None:
-                by_rank.setdefault(flight.rank, []).append(rid)
-                self._steering.ended(flight.rank)
-        for rank, gone in by_rank.items():
-            self._engine.post(rank, Abort(gone), self._loop.time())
+        self._cards = Exporter(config, 0.0)
 
     def order(self, order: Pin | Unpin | CardOrder | DeskOrder) -> None:
-        """Obeys a fault. What a card's sensors would say is on no page here."""
-        if isinstance(order, Pin | Unpin):
+        """Obeys a fault."""
+        if isinstance(order, CardOrder):
+            self._cards.order(order, self._loop.time())
+        elif isinstance(order, Pin | Unpin):
             self._pinned.order(order)
         elif isinstance(order, DeskOrder):
-            self._desk.obey(order)
-            if self._desk.closed and (gone := {rid: flight.done for rid, flight in self._flights.items() if flight.ordinary}):
-                self.abort(sorted(gone))
-                for done in gone.values():
-                    self._loop.call_later(AWAY_SECONDS, done)
+            super().order(order)
+            self._engine.held = self._desk.held
+
+    def _choose(self, rid: int, request: Shape, pinned: int | None) -> int:  # noqa: ARG002  # as in `workload.frontend`
+        rank = self._steering.choose(self._loop.time(), request.prompt, pinned)
+        return rank if pinned is not None else self._desk.place(rank)
+
+    def _take_off(self, rid: int, rank: int, request: Shape, done: Callable[[], None], *, ordinary: bool) -> _Flight:  # noqa: ARG002
+        return _Flight(rank, done, ordinary)
+
+    def _post(self, rank: int, message: Submit | Abort) -> None:
+        self._engine.post(rank, message, self._loop.time())
+
+    def _aborted(self, flight: _Flight) -> None:
+        self._steering.ended(flight.rank)
+
+    def cards_page(self) -> str:
+        """What `/dcgm/metrics` would say now: see `workload.face.dcgm`."""
+        busy = [(known := rank.published) is not None and known.running > 0 for rank in self._engine.ranks]
+        return self._cards.page(self._loop.time(), busy)
 
     def hear(self) -> None:
         """Passes on which requests have ended."""

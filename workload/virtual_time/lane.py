@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from workload.scheduler import Batch, Scheduler
 
+_NEVER = 1 << 62  # a step that is not reached
+
 
 class Lane:
     """`rows` and `pairs`: what the next decode step is, while steps are only counted. `due`: the next step that must be asked for."""
@@ -35,11 +37,12 @@ class Lane:
             return None
         scheduler = self.scheduler
         requests = tuple(scheduler.running)
+        ended = counted - open_end
         for request in requests:
             request.scheduled += counted
             request.filled += counted
             request.held += counted
-            request.produced += counted - open_end
+            request.produced += ended
         scheduler.kv.take(counted * len(requests))
         scheduler.ratio.decoded(counted)
         if not open_end:
@@ -53,7 +56,7 @@ class Lane:
         batch = self.scheduler.next_batch()
         running = self.scheduler.running
         self.rows = rows = len(running)
-        self.pairs = sum(r.context for r in running)
+        self.pairs = sum([r.prompt + r.scheduled for r in running])
         self._counted_from = step + 1
         if self.scheduler.waiting_uncached_tokens:
             self.due = step + 1  # somebody is to be prefilled
@@ -62,8 +65,5 @@ class Lane:
         else:
             # the step in which somebody makes the last token, or for which the pool may not have room, is the scheduler's
             fits = 1 + max(0, self.scheduler.kv.free) // rows
-            self.due = step + min(fits, *(r.to_come for r in running))
+            self.due = step + min(fits, *[r.output - r.scheduled for r in running])
         return batch
-
-
-_NEVER = 1 << 62

@@ -20,7 +20,7 @@ from workload.face.metrics import FLUSH_S
 from workload.reporter import GAP_LIMIT, LOG_EVERY
 from workload.virtual_time import block
 from workload.virtual_time.block import Launched, Mask
-from workload.virtual_time.columns import columns, key
+from workload.virtual_time.columns import FIRST_TOKEN, columns, key
 from workload.virtual_time.diary import Diary, Published
 from workload.virtual_time.hosts import Array
 
@@ -28,6 +28,7 @@ Places = np.ndarray[Any, np.dtype[np.int_]]
 
 _SYNC = np.array(specs.SYNC_WAIT_SECONDS)
 _RATIO = np.array(specs.IMBALANCE_RATIOS)
+_FIRST = np.array(specs.FIRST_TOKEN_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +86,12 @@ class Ledger:
         self._bounds = [
             np.array([at for name, at in self._places.items() if name.startswith(f"{family}_bucket")]) for family in _HISTOGRAMS
         ]
+        self._maps = [_map(self._places, layer, n) for layer in SAMPLED_LAYERS]
+        bounds = [found for name, found in self._places.items() if name.startswith(f"{FIRST_TOKEN.name}_bucket")]
+        self._first_bounds = np.concatenate(bounds)
+        self._answered: list[tuple[float, float]] = []  # first tokens that no scrape has seen
         self._last = Launched.nothing(n)
-        self._unwritten: dict[str, Array] = {}
+        self._unwritten: Array = np.zeros(0)  # of the counters that are not written in every loop
         self._flushed: float | None = None
         self._moments: Array = np.zeros((6, n))
         self._decodes = np.zeros(n, dtype=int)
@@ -97,6 +102,7 @@ class Ledger:
 
     def add(self, diary: Diary, until: float, next_begin: Array) -> None:
         """Takes a block whose last loop ends at `until`; `next_begin`: how much later each rank begins the next one."""
+        self._answered += diary.answered
         if diary.base:
             ends = np.array([*diary.base[1:], until])
             new = Launched.of(diary)
@@ -111,14 +117,16 @@ class Ledger:
         for at in self._loads_due.due(min(until, self._duration)):
             self._loads(at, self._snapshots)
         for at in self._metrics_due.due(min(until, self._duration)):
+            self._answer(at)
             self._metrics(at, self.values)
 
     def _count(self, diary: Diary, until: float, ends: Array, both: Launched, book: dict[str, Array], next_begin: Array) -> None:
         """Brings the counters forward, with a stop at each scrape."""
         stages, cpu, idle = block.stages(diary, ends, next_begin)
-        written = {f'scheduler_stage_seconds_total{{category="{stage}",forward_overlap="none"}}': took for stage, took in stages.items()}
-        written["scheduler_process_cpu_seconds_total"] = cpu
-        at_once = {**book, "scheduler_idle_seconds_total": idle}
+        spent = {f'scheduler_stage_seconds_total{{category="{stage}",forward_overlap="none"}}': took for stage, took in stages.items()}
+        late, late_places = self._side_by_side({**spent, "scheduler_process_cpu_seconds_total": cpu})
+        now, now_places = self._side_by_side({**book, **block.observed(both), "scheduler_idle_seconds_total": idle})
+        unwritten = self._unwritten if len(self._unwritten) else np.zeros(len(late_places))
         sync = np.searchsorted(_SYNC, both.sync[:-1])
         stepped = ~np.isnan(both.end[:-1])
         ticks = self._ticks(ends)
@@ -127,21 +135,23 @@ class Ledger:
         for at in [*scrapes, math.inf]:
             high = int(np.searchsorted(ends, at, side="right"))
             rows = slice(low, high)
-            for name, values in at_once.items():
-                self.values[self._places[name]] += values[rows].sum(axis=0)
+            self.values[now_places] += now[rows].sum(axis=0)
             self._observe(both, rows, sync, stepped)
             self._route(diary, rows)
             last = bisect_right(ticks, high - 1)
             write_to = ticks[last - 1] + 1 if last else 0
             if write_to > write_from:
-                for name, values in written.items():
-                    self.values[self._places[name]] += self._unwritten.pop(name, 0.0) + values[write_from:write_to].sum(axis=0)
-                write_from = write_to
+                self.values[late_places] += unwritten + late[write_from:write_to].sum(axis=0)
+                unwritten, write_from = np.zeros(len(late_places)), write_to
             low = high
             if at < math.inf:
+                self._answer(at)
                 self._metrics(at, self.values)
-        for name, values in written.items():
-            self._unwritten[name] = self._unwritten.get(name, 0.0) + values[write_from:].sum(axis=0)
+        self._unwritten = unwritten + late[write_from:].sum(axis=0)
+
+    def _side_by_side(self, by_name: dict[str, Array]) -> tuple[Array, Places]:
+        """Counters by loop, as one array, and where in `values` each of its columns goes."""
+        return np.concatenate([*by_name.values()], axis=1, dtype=float), np.concatenate([self._places[name] for name in by_name])
 
     def _ticks(self, ends: Array) -> list[int]:
         """The loops in which stages and CPU are written."""
@@ -154,35 +164,33 @@ class Ledger:
         return ticks
 
     def _observe(self, both: Launched, rows: slice, sync: Places, stepped: Mask) -> None:
-        """Histograms and summaries of the steps that these loops book."""
+        """Histograms of the steps that these loops book."""
         on = stepped[rows]
         if not on.any():
             return
         width = len(_SYNC) + 1
         found = np.bincount((sync[rows][on] + np.arange(self._ranks) * width).ravel(), minlength=self._ranks * width)
         self.values[self._bounds[0]] += found.reshape(self._ranks, width).cumsum(axis=1).T
-        self.values[self._places["dp_attention_sync_wait_seconds_count"]] += on.sum()
-        tokens = both.tokens[:-1][rows][on]
-        ratio = tokens.max(axis=1) * self._ranks / tokens.sum(axis=1)
+        ratio = block.imbalance(both.tokens[:-1][rows][on])
         self.values[self._bounds[1][:, 0]] += np.bincount(np.searchsorted(_RATIO, ratio), minlength=len(_RATIO) + 1).cumsum()
-        self.values[self._places["dp_attention_token_imbalance_ratio_count"][0]] += len(ratio)
-        self.values[self._places["dp_attention_token_imbalance_ratio_sum"][0]] += ratio.sum()
-        level, prefill = both.level[:-1][rows][on], both.prefill[:-1][rows][on]
-        for mode, which in (("decode", ~prefill), ("extend", prefill)):
-            self.values[self._places[f'eplb_balancedness_count{{forward_mode="{mode}"}}']] += which.sum()
-            self.values[self._places[f'eplb_balancedness_sum{{forward_mode="{mode}"}}']] += level[which].sum()
+
+    def _answer(self, at: float) -> None:
+        """First tokens that clients had got by then."""
+        name = FIRST_TOKEN.name
+        seconds = np.array([took for told, took in self._answered if told <= at])
+        self._answered = [one for one in self._answered if one[0] > at]
+        found = np.bincount(np.searchsorted(_FIRST, seconds), minlength=len(_FIRST) + 1).cumsum()
+        self.values[self._first_bounds] += found
+        self.values[self._places[f'{name}_count{{is_streaming="true"}}']] += len(seconds)
+        self.values[self._places[f'{name}_sum{{is_streaming="true"}}']] += seconds.sum()
 
     def _route(self, diary: Diary, rows: slice) -> None:
         """The heat maps of the experts that were sent in these loops."""
-        for row, copies in diary.dispatched:
-            if rows.start <= row < rows.stop:
-                for layer, per_rank in zip(SAMPLED_LAYERS, copies, strict=True):
-                    name, sent = "eplb_gpu_physical_count", np.maximum(np.round(per_rank), 0)
-                    buckets = [self._places[f'{name}_bucket{{layer="{layer}",le="{float(r)!r}"}}'][0] for r in range(self._ranks)]
-                    self.values[buckets] += sent.cumsum()
-                    self.values[self._places[f'{name}_bucket{{layer="{layer}",le="+Inf"}}']] += sent.sum()
-                    self.values[self._places[f'{name}_count{{layer="{layer}"}}']] += sent.sum()
-                    self.values[self._places[f'{name}_sum{{layer="{layer}"}}']] += (sent * np.arange(self._ranks)).sum()
+        found = [copies for row, copies in diary.dispatched if rows.start <= row < rows.stop]
+        if found:
+            for places, sent in zip(self._maps, np.maximum(np.round(found), 0).sum(axis=0), strict=True):
+                upwards = sent.cumsum()
+                self.values[places] += [*upwards, upwards[-1], upwards[-1], sent @ np.arange(self._ranks)]
 
     def _publish(self, diary: Diary, until: float, ends: Array, both: Launched, book: dict[str, Array]) -> None:
         """Completes the snapshots, and shows at each scrape the last one of every rank."""
@@ -194,16 +202,19 @@ class Ledger:
             rows, values = logs[known.rank]
             return Snapshot(known, values[bisect_right(rows, known.row)], tuple(moments[:, known.row, known.rank].tolist()))
 
-        shown: list[Snapshot | Published] = [*self._snapshots] or [*diary.published[: self._ranks]]
+        published = diary.published
+        shown = self._snapshots or [complete(first) for first in published[: self._ranks]]
         given = 0
         for at in [*self._loads_due.due(min(until, self._duration)), math.inf]:
-            while given < len(diary.published) and diary.published[given].at <= at:
-                shown[diary.published[given].rank] = diary.published[given]
+            fresh: dict[int, Published] = {}  # only what is shown is completed: about one snapshot in three
+            while given < len(published) and published[given].at <= at:
+                fresh[published[given].rank] = published[given]
                 given += 1
-            shown = [complete(one) if isinstance(one, Published) else one for one in shown]
-            self._snapshots = [one for one in shown if isinstance(one, Snapshot)]
+            for rank, known in fresh.items():
+                shown[rank] = complete(known)
             if at < math.inf:
-                self._loads(at, self._snapshots)
+                self._loads(at, shown)
+        self._snapshots = shown
 
     def _logs(self, ends: Array, book: dict[str, Array]) -> list[tuple[list[int], list[float]]]:
         """Per rank the loops in which its throughput changes, and the values between them: one more than loops."""
@@ -228,6 +239,13 @@ _HISTOGRAMS = ("dp_attention_sync_wait_seconds", "dp_attention_token_imbalance_r
 _DECODED = 'cuda_graph_passes_total{mode="decode_cuda_graph"}'
 _DECODED_EAGER = 'cuda_graph_passes_total{mode="decode_none"}'
 _GENERATED = 'realtime_tokens_total{mode="decode"}'
+
+
+def _map(places: dict[str, Places], layer: int, ranks: int) -> Places:
+    """Where a layer's heat map goes: its buckets, the one without a bound, the count and the sum."""
+    bounds = [*(repr(float(r)) for r in range(ranks)), "+Inf"]
+    samples = [f'bucket{{layer="{layer}",le="{bound}"}}' for bound in bounds] + [f'{part}{{layer="{layer}"}}' for part in ("count", "sum")]
+    return np.concatenate([places[f"eplb_gpu_physical_count_{sample}"] for sample in samples])
 
 
 def _moments(both: Launched) -> Array:

@@ -20,6 +20,7 @@ class Rank:
         self.lane = Lane(make_scheduler(config, number))
         self.processor = Processor()
         self.mail: deque[tuple[float, Submit | Abort | RankOrder]] = deque()  # with the time of arrival
+        self.aborts = 0  # letters of that kind in `mail`
         self.busy = 0.0  # CPU seconds that each scheduling pass burns
         self.votes = True  # for CUDA graphs
         self.stuck = False  # its load snapshots
@@ -40,9 +41,9 @@ class Rank:
         scheduler = self.lane.scheduler
         match message:
             case Submit():
-                m = message
-                scheduler.submit(Request(m.rid, m.prompt, m.cached, m.output, now, prefix=m.prefix, keeps=m.keeps))
+                scheduler.submit(Request.of(message, now))
             case Abort(rids):
+                self.aborts -= 1
                 scheduler.abort(rids)
             case Busy(seconds):
                 self.busy = seconds
@@ -68,16 +69,17 @@ class Rank:
         self.published_at = at
         scheduler = self.lane.scheduler
         used = self.lane.used(loop)
+        # by position: by name it takes twice as long, and most snapshots are overwritten before anybody looks
         return Published(
-            row=row,
-            rank=self.number,
-            at=at,
-            running=self.lane.rows,
-            waiting=len(scheduler.waiting),
-            uncached=scheduler.waiting_uncached_tokens,
-            used=used,
-            total=used + scheduler.waiting_tokens,
-            prefill_tokens=self._prefill_tokens,
-            prefill_us=self._prefill_us,
-            hit_rate=self._hit_rate,
+            row,
+            self.number,
+            at,
+            self.lane.rows,
+            len(scheduler.waiting),
+            scheduler.waiting_uncached_tokens,
+            used,
+            used + scheduler.waiting_tokens,
+            self._prefill_tokens,
+            self._prefill_us,
+            self._hit_rate,
         )

@@ -112,8 +112,7 @@ class EngineCore:
         for message in self._frontend.drain():
             match message:
                 case Submit():
-                    m = message
-                    self._scheduler.submit(Request(m.rid, m.prompt, m.cached, m.output, time.monotonic(), prefix=m.prefix, keeps=m.keeps))
+                    self._scheduler.submit(Request.of(message, time.monotonic()))
                 case Abort(rids):
                     self._scheduler.abort(rids)
                     for rid in rids:

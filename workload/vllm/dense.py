@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
+
+from workload.config import ClusterConfig, VllmFlags
 from workload.device.roofline import Model
 
 NAME = "glm-4-32b-like"
@@ -15,3 +18,8 @@ DENSE = Model(
     prefill_pair_flops=48 * 128 * 4,  # 48 heads of 128, two FLOP for the score and two for the value: dense attention
     collective=0.0,  # nobody to meet
 )
+
+
+def served(config: ClusterConfig, flags: VllmFlags) -> ClusterConfig:
+    """The configuration as a vLLM cluster that serves what `flags` say. Raises ValueError for a device that cannot."""
+    return msgspec.structs.replace(config, vllm=flags, model_name=config.model_name if flags.moe else NAME)

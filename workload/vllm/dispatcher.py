@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from workload.config import ClusterConfig
-from workload.desk import AWAY_SECONDS, Desk
 from workload.face.vllm import Life, VllmMetrics, grouped
+from workload.flights import Flights
 from workload.router_vllm import Coordinator, EngineLoad, ScoreRouter
 from workload.traffic import Shape
 from workload.vllm.settings import VllmFlags
 from workload.vllm.wire import Output, Started, StartWave, Woken
-from workload.wire import Abort, AsyncChannel, DeskOrder, Submit
+from workload.wire import Abort, AsyncChannel, Submit
 
 
 @dataclass(slots=True)
 class _Flight:
     """A request on its way. `sent` by this process's clock, `last` (its last output) by the engine core's; both monotonic seconds."""
 
-    engine: int
+    rank: int  # the engine core
     server: int
     shape: Shape
     sent: float
@@ -34,60 +33,45 @@ class _Flight:
     preemptions: int = 0
 
 
-class VllmDispatcher:
+class VllmDispatcher(Flights[_Flight]):
     """Deals requests to engines by each API server's own score. `metrics` hears of everything."""
 
     def __init__(self, config: ClusterConfig, flags: VllmFlags, metrics: VllmMetrics) -> None:
+        super().__init__(config)
         servers = flags.api_servers
         self._routers = [ScoreRouter(config.ranks, servers, index) for index in range(servers)]
         self._coordinator = Coordinator(config.ranks, lockstep=flags.moe)
-        self._desk = Desk(config.ranks, config.seed)
         self._metrics = metrics
         self._channels: list[AsyncChannel] = []
-        self._flights: dict[int, _Flight] = {}
-        self._rids = itertools.count()
         self._wave = 0  # the latest that an engine has begun
 
     def connect(self, channels: list[AsyncChannel]) -> None:
         self._channels = channels
 
-    def send(self, request: Shape, done: Callable[[], None], pinned: int | None = None) -> int:
-        """Routes a request; `done` is called when it has finished. Returns its id."""
-        now = time.monotonic()
-        rid = next(self._rids)
-        if pinned is None and self._desk.closed:
-            asyncio.get_running_loop().call_later(AWAY_SECONDS, done)
-            return rid
-        if (loads := self._coordinator.publish(now)) is not None:
+    def _choose(self, rid: int, request: Shape, pinned: int | None) -> int:  # noqa: ARG002  # the score knows no lengths
+        if (loads := self._coordinator.publish(time.monotonic())) is not None:
             for router in self._routers:
                 router.update(loads)
-        server = rid % len(self._routers)  # the kernel deals connections; evenly, in the mean
-        engine = self._routers[server].choose(pinned)
-        if pinned is None:
-            if (place := self._desk.place(engine)) != engine:
-                self._routers[server].finished(engine)
-                engine = self._routers[server].choose(place)
-            request = self._desk.shape(engine, request)
-        self._flights[rid] = _Flight(engine, server, request, now, done, ordinary=pinned is None)
-        self._channels[engine].send(Submit(rid, request.prompt, request.cached, request.output, request.prefix, request.keeps))
-        return rid
+        router = self._routers[self._server(rid)]
+        engine = router.choose(pinned)
+        if pinned is None and (place := self._desk.place(engine)) != engine:
+            router.finished(engine)
+            engine = router.choose(place)
+        return engine
 
-    def abort(self, rids: list[int]) -> None:
-        by_engine: dict[int, list[int]] = {}
-        for rid in rids:
-            if (flight := self._flights.pop(rid, None)) is not None:
-                by_engine.setdefault(flight.engine, []).append(rid)
-                self._routers[flight.server].finished(flight.engine)
-                self._metrics.aborted(flight.engine)
-        for engine, gone in by_engine.items():
-            self._channels[engine].send(Abort(gone))
+    def _take_off(self, rid: int, rank: int, request: Shape, done: Callable[[], None], *, ordinary: bool) -> _Flight:
+        return _Flight(rank, self._server(rid), request, time.monotonic(), done, ordinary)
 
-    def order(self, order: DeskOrder) -> None:
-        self._desk.obey(order)
-        if self._desk.closed and (gone := {rid: flight.done for rid, flight in self._flights.items() if flight.ordinary}):
-            self.abort(sorted(gone))
-            for done in gone.values():
-                asyncio.get_running_loop().call_later(AWAY_SECONDS, done)
+    def _post(self, rank: int, message: Submit | Abort) -> None:
+        self._channels[rank].send(message)
+
+    def _aborted(self, flight: _Flight) -> None:
+        self._routers[flight.server].finished(flight.rank)
+        self._metrics.aborted(flight.rank)
+
+    def _server(self, rid: int) -> int:
+        """The API server that a request comes to: the kernel deals connections; evenly, in the mean."""
+        return rid % len(self._routers)
 
     def heard(self, engine: int, message: Output | Woken) -> None:
         """What an engine core says; an output is looked at once the desk lets it through."""
@@ -154,6 +138,6 @@ class VllmDispatcher:
                 prefill=flight.first - started.scheduled,
                 decode=flight.last - flight.first,
             )
-            self._metrics.finished(flight.engine, life)
-        self._routers[flight.server].finished(flight.engine)
+            self._metrics.finished(flight.rank, life)
+        self._routers[flight.server].finished(flight.rank)
         flight.done()

@@ -7,7 +7,6 @@ import os
 import socket
 from collections.abc import Mapping
 from functools import partial
-from typing import cast
 
 import uvicorn
 
@@ -15,7 +14,7 @@ from workload.config import ClusterConfig
 from workload.crowd import Crowd
 from workload.face.vllm import VllmMetrics
 from workload.face.vllm_app import create_app
-from workload.frontend import Dispatcher, Pinned, Server
+from workload.frontend import Pinned, Server
 from workload.vllm.dispatcher import VllmDispatcher
 from workload.vllm.settings import MAX_MODEL_LEN, VERSION, VllmFlags
 from workload.vllm.wire import Output, Woken
@@ -38,7 +37,7 @@ async def serve(config: ClusterConfig, flags: VllmFlags, control: socket.socket,
     listener = socket.create_server(("127.0.0.1", config.port))
     app = create_app(version=VERSION, page=metrics.page)
     server = Server(uvicorn.Config(app, log_level="warning", access_log=False))
-    pinned = Pinned(cast(Dispatcher, dispatcher), config.seed)
+    pinned = Pinned(dispatcher, config.seed)
 
     def ordered(order: Pin | Unpin | CardOrder | DeskOrder) -> None:
         if isinstance(order, Pin | Unpin):

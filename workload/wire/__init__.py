@@ -1,0 +1,71 @@
+"""Messages between the processes of a cluster, over Unix sockets."""
+
+from __future__ import annotations
+
+from workload.wire.channel import AsyncChannel, Channel, PeerLostError
+from workload.wire.orders import (
+    AcceptFactor,
+    Busy,
+    CardOrder,
+    Close,
+    DegradeLink,
+    Delay,
+    DeskOrder,
+    Drain,
+    Estrange,
+    GraphVote,
+    Hold,
+    Hotspot,
+    Incast,
+    KvLinkFactor,
+    KvReserve,
+    Pin,
+    Publisher,
+    RankOrder,
+    SlowMemory,
+    Stretch,
+    Throttle,
+    Unpin,
+    Xid,
+)
+from workload.wire.process import Ready, Spec
+from workload.wire.requests import Abort, Progress, Submit
+from workload.wire.steps import Done, Launch, Meet, Met
+
+__all__ = [
+    "Abort",
+    "AcceptFactor",
+    "AsyncChannel",
+    "Busy",
+    "CardOrder",
+    "Channel",
+    "Close",
+    "DegradeLink",
+    "Delay",
+    "DeskOrder",
+    "Done",
+    "Drain",
+    "Estrange",
+    "GraphVote",
+    "Hold",
+    "Hotspot",
+    "Incast",
+    "KvLinkFactor",
+    "KvReserve",
+    "Launch",
+    "Meet",
+    "Met",
+    "PeerLostError",
+    "Pin",
+    "Progress",
+    "Publisher",
+    "RankOrder",
+    "Ready",
+    "SlowMemory",
+    "Spec",
+    "Stretch",
+    "Submit",
+    "Throttle",
+    "Unpin",
+    "Xid",
+]
