@@ -106,7 +106,7 @@ class Scrape(Part):
     metrics: Seconds = Field(default=5.0, description="Time between two /metrics pages: 85 ms of the engine's CPU for 1,700 lines.")
     metrics_suspected: Seconds = Field(default=2.0, description="The same while something is suspected.")
     budget: float = Field(
-        default=0.005, gt=0, le=1, description="Share of one core of a node that rendering /metrics may cost; fourfold while suspected."
+        default=0.005, gt=0, le=1, description="Share of a node's core that rendering /metrics may cost; x4 while suspected."
     )
     timeout: Seconds = Field(default=5.0, description="Limit of one request.")
     max_page_bytes: int = Field(

@@ -36,7 +36,7 @@ class Pages:
 
 
 def source_of(page: Page) -> str:
-    """A page's source as our series name it: an engine's by its path, as one that did not come has no owner yet; a machine's by its kind."""
+    """A page's source as our series name it: an engine's by its path, as it may not have come; a machine's by its kind."""
     path = PATHS.get(page.source)
     return page.source.value if path is None else path.rpartition("/")[2]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -91,9 +92,11 @@ def of_rules(watches: Iterable[Watch]) -> Iterator[Sample]:
 
 
 def of_process() -> Iterator[Sample]:
-    """This process."""
+    """This process; where there is no /proc, less of it."""
+    yield Sample(exported.TASKS, len(asyncio.all_tasks()))
     statm = Path("/proc/self/statm")
     if statm.exists():
+        yield Sample(exported.DESCRIPTORS, len(list(Path("/proc/self/fd").iterdir())))
         yield Sample(exported.RESIDENT_BYTES, int(statm.read_text().split()[1]) * resource.getpagesize())
 
 
