@@ -93,6 +93,6 @@ class Office:
 
     def problems(self) -> tuple[Problem, ...]:
         """What is wrong with the file or with receivers, and that delivering has ended, which is a defect."""
-        dead = self._task is not None and self._task.done()
+        dead = self._task is not None and self._task.done() and bool(self.courier.lines)  # without receivers there is nothing to do
         ended = (Problem("alerts", "delivery has ended, which is a defect of slowrank", "restart it; nothing is lost"),) if dead else ()
         return (*self.desk.problems(), *self.courier.problems(), *ended)

@@ -103,6 +103,7 @@ def _listening(plan: Plan) -> Iterator[socket.socket]:
         try:
             door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             door.bind(address)
+            door.listen(128)  # from now on readers wait instead of being refused
         except OSError as error:
             raise ConfigError(
                 f"service.listen = {plan.config.service.listen}: {error.strerror}; give an address of this machine and a free port"

@@ -168,6 +168,7 @@ def _incident(i: Incident) -> dict[str, Any]:
         "ranks": words.ranks_in_words(i.ranks),
         "state": state_of(i) + (" (no data)" if i.stale and i.open else ""),
         "severity": i.severity.value,
+        "confirmed": i.confirmed is not None,
         "mood": i.severity.value if i.open and i.resolved is None else "past",
         "share": "unknown" if i.share is None else percent(i.share),
         "peak": "unknown" if i.peak_share is None else percent(i.peak_share),
