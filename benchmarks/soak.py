@@ -117,6 +117,7 @@ def _print(looks: list[dict[str, float]], truth: list[Any], told: list[Any], inc
             f"{name:<8} first fifth {statistics.median(values[:fifth]):8.1f}   last fifth {statistics.median(values[-fifth:]):8.1f}"
             f"   most {max(values):8.1f}"
         )
+    print("rss by minute:", " ".join(f"{look['rss']:.0f}" for look in looks[:: round(60 / EVERY)]))
     for source in ("loads", "metrics"):
         pages = _sums(page, "slowrank_scrapes_total", source)
         if pages:

@@ -109,8 +109,8 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def told_story(story: Path) -> Callable[[Service, str, dict[str, str]], Watch]:
+@pytest.fixture(scope="session")
+def tell_story(story: Path) -> Callable[[Service, str, dict[str, str]], Watch]:
     """A watch of a service, under a name and labels, to which the story was told up to the middle of its fault."""
 
     def tell(service: Service, name: str, labels: dict[str, str]) -> Watch:

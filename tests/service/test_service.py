@@ -115,7 +115,7 @@ def test_a_reload_takes_the_new_one_and_refuses_a_bad_one(plan, tmp_path, servin
     asyncio.run(play())
 
 
-def test_receivers_can_be_changed_while_incidents_are_on(plan, serving, told_story):
+def test_receivers_can_be_changed_while_incidents_are_on(plan, serving, tell_story):
     """The new receiver hears of what is on, from the same file."""
     hooks: list[str] = []
 
@@ -130,7 +130,7 @@ def test_receivers_can_be_changed_while_incidents_are_on(plan, serving, told_sto
             await until(lambda: bool(hooks))
 
     service = Service(plan(FAST + '[[engines]]\nname = "story"\nnodes = ["127.0.0.1:9"]\n'))
-    told_story(service, "story", {})
+    tell_story(service, "story", {})
     asyncio.run(play(service))
     assert set(hooks) == {"/new"}
 

@@ -46,10 +46,10 @@ def ask(service: Service, *paths: str, base: str = "http://127.0.0.1:9469", meth
 
 
 @pytest.fixture
-def service(plan, told_story):
+def service(plan, tell_story):
     """A service that watches one engine of an evil name, on which a fault acted, was found and confirmed."""
     made = Service(plan('[service]\nincidents = "web.db"\n[[engines]]\nnodes = ["a:1"]\n'))
-    watch = told_story(made, NAME, {"zone": "<b>"})
+    watch = tell_story(made, NAME, {"zone": "<b>"})
     made.fleet._running[NAME] = _Running(watch, None)  # type: ignore[arg-type]  # nothing runs here
     made._reconciled = True
     yield made
