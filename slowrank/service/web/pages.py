@@ -6,6 +6,7 @@ Foreign text passes `safe` or `prose`, then jinja2's autoescape; the policy in t
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from functools import cache
 from importlib import resources
@@ -34,8 +35,11 @@ REFRESH = 10
 SHOWN = 200
 """Incidents on a page."""
 
-SPARK = (120, 28)
-"""Size in px of the small chart of lost time, an hour wide."""
+SPARK = (360, 36)
+"""Size of the small chart of lost time, an hour wide."""
+
+SPARK_TOP = 0.2
+"""Lost time to which the small chart reaches at least: four times what a rule blames, so that healthy noise stays a flat line."""
 
 
 def pages(service: Service) -> APIRouter:
@@ -79,13 +83,13 @@ def pages(service: Service) -> APIRouter:
 
     @router.get("/style.css")
     async def style() -> Response:
-        return Response(_style(), media_type="text/css", headers={"cache-control": "max-age=300"})
+        return Response(_style()[0], media_type="text/css", headers={"cache-control": "max-age=86400"})  # another one has another address
 
     return router
 
 
 def _page(template: str, **shown: Any) -> HTMLResponse:
-    return HTMLResponse(_environment().get_template(template).render(refresh=REFRESH, **shown))
+    return HTMLResponse(_environment().get_template(template).render(refresh=REFRESH, style=_style()[1], **shown))
 
 
 @cache
@@ -96,8 +100,10 @@ def _environment() -> Environment:
 
 
 @cache
-def _style() -> str:
-    return html.style() + (resources.files(__package__) / "templates/service.css").read_text(encoding="utf-8")
+def _style() -> tuple[str, str]:
+    """The style sheet, and what tells it from other versions of itself."""
+    css = html.style() + (resources.files(__package__) / "templates/service.css").read_text(encoding="utf-8")
+    return css, hashlib.sha256(css.encode()).hexdigest()[:8]
 
 
 async def _history(service: Service, question: Question) -> list[dict[str, Any]]:
@@ -132,7 +138,7 @@ def _row(service: Service, watch: Watch, now: float) -> dict[str, Any]:
         "mood": mood,
         "order": _ORDER.get(mood, 3),
         "subject": subject,
-        "summary": "" if verdict is None else verdict.summary,
+        "summary": verdict.summary if verdict is not None and up else "",
         "lost": "unknown" if verdict is None or verdict.lost_time.share is None else percent(verdict.lost_time.share),
         "step": "unknown" if look is None else quantity(look.diagnosis.step_time, "s"),
         "ranks": "?" if look is None else str(len(look.window.ranks)),
@@ -142,9 +148,10 @@ def _row(service: Service, watch: Watch, now: float) -> dict[str, Any]:
     }
 
 
-def _spark(said: list[Said], now: float) -> list[str]:
-    """Lost time of the last hour as the points of polylines; a gap where it was not known. Full height is all time lost."""
+def _spark(said: list[Said], now: float) -> dict[str, Any]:
+    """Lost time of the last hour as the points of polylines; a gap where it was not known."""
     wide, high = SPARK
+    top = max([SPARK_TOP, *(one.lost for one in said if one.lost is not None)])
     lines: list[list[str]] = [[]]
     last = None
     for one in said:
@@ -154,8 +161,8 @@ def _spark(said: list[Said], now: float) -> list[str]:
         if last is not None and one.end - last > 60.0:
             lines.append([])
         last = one.end
-        lines[-1].append(f"{x:.1f},{high - 2 - (high - 4) * min(one.lost, 1.0):.1f}")
-    return [" ".join(points) for points in lines if points]
+        lines[-1].append(f"{x:.1f},{high - 1 - (high - 2) * one.lost / top:.1f}")
+    return {"lines": [" ".join(points) for points in lines if points], "top": percent(top)}
 
 
 def _incident(i: Incident) -> dict[str, Any]:
@@ -166,7 +173,7 @@ def _incident(i: Incident) -> dict[str, Any]:
         "cause": safe(i.cause, 60),
         "klass": i.klass.value,
         "ranks": words.ranks_in_words(i.ranks),
-        "state": state_of(i) + (" (no data)" if i.stale and i.open else ""),
+        "state": state_of(i) + (" (no data)" if i.stale and i.open else "") + ("" if i.confirmed or i.open else ", never confirmed"),
         "severity": i.severity.value,
         "confirmed": i.confirmed is not None,
         "mood": i.severity.value if i.open and i.resolved is None else "past",
