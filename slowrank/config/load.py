@@ -73,7 +73,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def variables(environ: Mapping[str, str], where: str = "the environment") -> dict[str, tuple[str, str]]:
     """The variables that set a key: name -> (table, key). ConfigError for one that looks like it and sets none."""
-    known = {f"{PREFIX}{s}__{k}".upper(): (s, k) for s in SECTIONS for k in _fields(Config)[s].model_fields}
+    known = {f"{PREFIX}{s}__{k}".upper(): (s, k) for s in SECTIONS for k in tables(Config)[s].model_fields}
     found = {}
     for name in environ:
         if name.startswith(PREFIX) and "__" in name:
@@ -84,20 +84,20 @@ def variables(environ: Mapping[str, str], where: str = "the environment") -> dic
 
 
 def _refuse_unknown(raw: Mapping[str, Any], model: type[BaseModel], where: str, path: str = "") -> None:
-    tables = _fields(model)
+    inner_tables = tables(model)
     for key, value in raw.items():
         if key not in model.model_fields:
             place = f"[{path}]" if path else "the top level"
             raise ConfigError(f"{where}: there is no key {key!r} in {place}{_nearest(key, model.model_fields)}")
-        if key in tables:
+        if key in inner_tables:
             for number, inner in enumerate(value if isinstance(value, list) else [value]):
                 below = f"{path}.{key}".lstrip(".") + (f"[{number}]" if isinstance(value, list) else "")
                 if isinstance(inner, dict):
-                    _refuse_unknown(inner, tables[key], where, below)
+                    _refuse_unknown(inner, inner_tables[key], where, below)
 
 
-def _fields(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
-    """The keys that are tables or lists of tables."""
+def tables(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
+    """The keys of a table that are tables or lists of tables themselves, with what they hold."""
     found = {}
     for name, info in model.model_fields.items():
         for kind in (info.annotation, *get_args(info.annotation)):
