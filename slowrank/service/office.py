@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from collector.model import Problem
@@ -21,13 +21,18 @@ from diagnose.alerts.sender import Sender
 from diagnose.incident import Incident, Policy, State
 from diagnose.model import EngineDiagnosis
 
+Labels = Callable[[str], tuple[tuple[str, str], ...]]
+
 
 class Office:
     """Owned by one event loop."""
 
-    def __init__(self, file: Path, receivers: Sequence[Receiver], routes: Sequence[Route], external_url: str) -> None:
-        """ConfigError or sqlite3.Error when the file cannot be used."""
+    def __init__(
+        self, file: Path, receivers: Sequence[Receiver], routes: Sequence[Route], external_url: str, labels: Labels = lambda _: ()
+    ) -> None:
+        """`labels`: an engine's own, by its name. ConfigError or sqlite3.Error when the file cannot be used."""
         self.file = file
+        self._labels = labels
         self._ledger = Ledger(file)
         self._sender = Sender()
         self._task: asyncio.Task[None] | None = None
@@ -40,7 +45,7 @@ class Office:
 
     def _furnished(self) -> tuple[Desk, Courier]:
         receivers, routes, external_url = self._asked
-        desk = Desk(self._ledger, routes, Policy(), external_url=external_url)
+        desk = Desk(self._ledger, routes, Policy(), external_url=external_url, labels=self._labels)
         return desk, Courier(desk, receivers, self._sender.send)
 
     def open(self) -> None:

@@ -49,7 +49,7 @@ class Service:
         self._listed: tuple[Problem, ...] = ()
         self._reconciled = False
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="diagnose")  # one: diagnoses must not take the core that pages need
-        self.office = Office(plan.incidents, plan.receivers, plan.routes, plan.config.service.external_url)
+        self.office = Office(plan.incidents, plan.receivers, plan.routes, plan.config.service.external_url, self._labels)
         self.fleet = Fleet(self._watch, self._left)
         self._listing = Listing(plan.engines, plan.sources, self._changed.set)
         parts: dict[str, Callable[[], Iterator[Sample]]] = {"engines": self._of_engines, "service": self._of_service}
@@ -109,6 +109,10 @@ class Service:
     def _watch(self, spec: EngineSpec) -> Watch:
         config = self.plan.config
         return Watch(spec, config.scrape, config.diagnosis, self.office.hear, self.fleet.windows, self._worker)
+
+    def _labels(self, engine: str) -> tuple[tuple[str, str], ...]:
+        watch = self.fleet.find(engine)
+        return () if watch is None else watch.spec.labels
 
     def _left(self, engine: str) -> None:
         self.office.desk.leave(engine, time.time())
