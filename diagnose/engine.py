@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from collector import enabling, promql, signals
-from collector.model import Clock, FloatArray, Window
-from diagnose import attribution, blind, change, clocks, fleet, independent, lockstep, remedies
+from collector.model import Window
+from diagnose import blind, change, lockstep, remedies
 from diagnose.case import Case
 from diagnose.confidence import calibrated, calibration
 from diagnose.model import (
@@ -23,14 +20,15 @@ from diagnose.model import (
     Missing,
     NoData,
     Outcome,
-    RankRow,
     RuledOut,
     RuleOutcome,
     Severity,
     Share,
     Verdict,
 )
+from diagnose.notes import notes
 from diagnose.plausible import plausible
+from diagnose.rank_table import rank_rows
 from diagnose.rules import Rule, load
 
 SIGNIFICANT = 0.03
@@ -80,12 +78,12 @@ def diagnose(
         start=window.start,
         end=window.end,
         scrapes=window.scrapes,
-        ranks=_rank_rows(case, verdict),
+        ranks=rank_rows(case, verdict),
         step_time=case.step_time,
         verdict=verdict,
         outcomes=tuple(RuleOutcome(rule_id, outcome) for rule_id, outcome in outcomes.items()),
         problems=window.problems,
-        notes=_notes(case, verdict, outcomes.values()),
+        notes=notes(case, verdict, outcomes.values()),
     )
 
 
@@ -295,53 +293,3 @@ def _lost_time(total: float | None, found: list[_Found]) -> LostTime:
         return LostTime(None)
     by_cause = {f.rule.id: round(f.finding.share.mid, 4) for f in _of_step_time(found)}
     return LostTime(round(total, 4), by_cause | {"unexplained": round(max(0.0, total - sum(by_cause.values())), 4)})
-
-
-def _rank_rows(case: Case, verdict: Verdict) -> tuple[RankRow, ...]:
-    window = case.window
-    waits = case.waits
-    own = None if window.engine.clock is Clock.EXCHANGE else independent.pace(window)
-    culprits = set(verdict.ranks).union(*(set(v.ranks) for v in verdict.also))
-    columns: dict[str, FloatArray] = {
-        "step_time": own.steps if own else np.full(len(window.ranks), np.nan),
-        "running": window.mean(signals.RUNNING),
-        "waiting": window.mean(signals.WAITING),
-        "tokens_per_step": lockstep.per_step(window, signals.ATTENTION_TOKENS),
-        "pairs_per_step": attribution.mean_pairs(window),
-        "wait_per_step": waits.per_step if waits else np.full(len(window.ranks), np.nan),
-        "lateness": waits.lateness if waits else np.full(len(window.ranks), np.nan),
-        "scheduler_cpu": case.cpu_per_second,
-        "snapshot_age": window.mean(signals.SNAPSHOT_AGE),
-    }
-    known = {name: [value if math.isfinite(value) else None for value in column.tolist()] for name, column in columns.items()}
-    return tuple(
-        RankRow(rank=rank, culprit=rank in culprits, **{name: column[row] for name, column in known.items()})
-        for row, rank in enumerate(window.ranks)
-    )
-
-
-def _notes(case: Case, verdict: Verdict, outcomes: Iterable[Outcome]) -> tuple[str, ...]:
-    notes = [f"Clock read: {case.window.engine.clock}. {clocks.NOTES[case.window.engine.clock]}"]
-    accelerator = case.window.engine.facts.accelerator
-    if accelerator and "virtual" in accelerator.lower():
-        notes.append(f"The engine says that it runs on {accelerator}: its durations are simulated.")
-    if verdict.confidence:
-        notes.append(
-            f"Confidence is calibrated on {calibration().runs} simulated runs: the share of such verdicts that was right there. "
-            "No run on a GPU is among them."
-        )
-    if case.prefills:
-        notes.append("A prefill server's steps are as long as its prompts: a slowdown of the whole group would not be seen.")
-    elif case.baseline is None:
-        notes.append(_without_past(len(case.twins)))
-    # what is out of order and costs nothing: worth a line, nobody's alarm
-    notes += [f"{outcome.why[:1].upper()}{outcome.why[1:]}." for outcome in outcomes if isinstance(outcome, Healthy) and outcome.evidence]
-    return tuple(notes)
-
-
-def _without_past(twins: int) -> str:
-    if not twins:
-        return "No healthy past of this engine was given: a slowdown of the whole group would not be seen."
-    if twins < fleet.QUORUM:
-        return "No healthy past was given, and one twin is no majority: which of the two is slower than it should be would not be seen."
-    return f"No healthy past was given: the measure is {twins} twins, so a slowdown of most of them would not be seen."

@@ -11,6 +11,7 @@ import pytest
 
 from collector import signals
 from diagnose.case import Case
+from diagnose.confidence import calibration
 from diagnose.engine import diagnose
 from diagnose.model import Class, Finding, Healthy, NoData
 from diagnose.report.text import render
@@ -137,7 +138,7 @@ def test_a_healthy_prefill_server_is_healthy(plant):
     for past in (None, window, replace(window, values=faster)):
         result = diagnose(window, past)
         assert result.verdict.klass is Class.HEALTHY
-        assert result.verdict.confidence == pytest.approx(0.76)
+        assert result.verdict.confidence == pytest.approx(0.8 * calibration().healthy, abs=1e-3)
         assert "a slowdown of the whole group would not be seen" in " ".join(result.notes)
 
 

@@ -8,6 +8,7 @@ from collector import signals
 from diagnose.engine import UNTESTED, diagnose
 from diagnose.model import Class
 from diagnose.rules import load
+from tests.diagnose.conftest import as_stated
 
 SCENES = ("healthy", *load())
 
@@ -21,8 +22,8 @@ def test_a_missing_signal_never_changes_the_class(scene, signal, past, scenes):
     Without the front end's times the ranks alone are judged, and are well: healthy, with the confidence of what could not be looked at.
     """
     window, baseline = scenes[scene].window(), scenes["healthy"].window() if past else None
-    whole = diagnose(window, baseline).verdict
-    part = diagnose(window.without(signal), baseline.without(signal) if baseline else None).verdict
+    whole = diagnose(window, baseline, sure=as_stated).verdict
+    part = diagnose(window.without(signal), baseline.without(signal) if baseline else None, sure=as_stated).verdict
     if whole.klass is Class.OUTSIDE and part.klass is Class.HEALTHY:
         assert signal in load()[scene].needs
         assert part.confidence <= UNTESTED
@@ -37,8 +38,8 @@ def test_a_missing_signal_never_changes_the_class(scene, signal, past, scenes):
 def test_a_rule_without_one_of_its_needs_is_weaker_or_silent(rule_id, scenes):
     """For each signal that a rule says it needs: without it the rule does not fire, or fires with less confidence."""
     rule, window, past = load()[rule_id], scenes[rule_id].window(), scenes["healthy"].window()
-    whole = diagnose(window, past, {rule_id: rule}).verdict
+    whole = diagnose(window, past, {rule_id: rule}, sure=as_stated).verdict
     assert whole.cause == rule_id
     for signal in rule.needs:
-        part = diagnose(window.without(signal), past.without(signal), {rule_id: rule}).verdict
+        part = diagnose(window.without(signal), past.without(signal), {rule_id: rule}, sure=as_stated).verdict
         assert part.cause is None or part.confidence < whole.confidence, signal
