@@ -21,6 +21,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -127,10 +128,17 @@ def _print(looks: list[dict[str, float]], truth: list[Any], told: list[Any], inc
     print(f"diagnosis {made:.0f} verdicts, {cpu / max(made, 1) * 1e3:.1f} ms of CPU each")
     print(f"faults {len(truth)}: {', '.join(f'{fault} on {rank}' for fault, rank, _ in truth)}")
     confirmed = [i for i in incidents if i["confirmed"]]
-    print(f"incidents {len(incidents)}, of which {len(confirmed)} confirmed:")
-    for i in incidents:
-        print(f"  {i['cause']} on {i['ranks']}: {i['state']}, opened {i['opened']}, confirmed {i['confirmed']}, returns {i['returns']}")
+    print(f"incidents {len(incidents)}, of which {len(confirmed)} confirmed (a cause that returns within 12 min is the same one):")
+    for i in reversed(incidents):
+        onsets = [when for fault, _, when in truth if fault == i["cause"] and when <= _unix(i["opened"])]
+        after = {name: _unix(i[name]) - max(onsets) for name in ("opened", "confirmed") if i[name] and onsets}
+        took = ", ".join(f"{name} {seconds:.0f} s after onset" for name, seconds in after.items()) or "no fault explains it"
+        print(f"  {i['cause']} on {i['ranks']}: {took}; now {i['state']}, {i['returns']} returns")
     print(f"alerts {len(told)}: {told}")
+
+
+def _unix(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp()
 
 
 def _serve(folder: Path, engine: str, hook: str) -> tuple[str, subprocess.Popen[str]]:

@@ -441,7 +441,7 @@ def test_missed_ticks_are_skipped_not_made_up_for() -> None:
 
 
 def test_an_interval_may_change_while_pages_come() -> None:
-    """The time to the next page is what the table holds after this one: set to a day, no further page comes, while another source goes on."""
+    """The time to the next page is what the table holds after this one: set to a day, none comes, while another source goes on."""
 
     async def run() -> list[Page]:
         intervals = {LOADS: 0.01, METRICS: 0.01}
