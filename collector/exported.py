@@ -50,6 +50,9 @@ def of_signals() -> dict[str, Exported]:
     return {name: of_signal(signal) for name, signal in CATALOGUE.items()}
 
 
+OK = "ok"
+"""The value of a label `outcome` of what went well."""
+
 FAMILIES: dict[str, Exported] = {}
 """Every family that is not a signal, by name."""
 
@@ -77,6 +80,7 @@ SCRAPES = _family("slowrank_scrapes_total", Kind.COUNTER, "Pages asked for, by w
 SCRAPE_SECONDS = _family("slowrank_scrape_seconds_total", Kind.COUNTER, "Time from request to reply", "engine", "node", "source")
 SCRAPE_BYTES = _family("slowrank_scrape_bytes_total", Kind.COUNTER, "Bytes of pages read", "engine", "node", "source")
 SCRAPE_LATE = _family("slowrank_scrape_late_seconds_total", Kind.COUNTER, "How late scrapes began", "engine", "node", "source")
+ENGINE_UP = _family("slowrank_engine_up", Kind.GAUGE, "1 while usable pages of the engine come, 0 while none does", "engine")
 PAGE_AGE = _family("slowrank_page_age_seconds", Kind.GAUGE, "Age of the newest page of a source", "engine", "node", "source")
 STORE_BYTES = _family("slowrank_store_bytes", Kind.GAUGE, "Memory of the last minutes of an engine", "engine")
 RESIDENT_BYTES = _family("slowrank_resident_memory_bytes", Kind.GAUGE, "Resident memory of this process")
