@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from collector.errors import ConfigError
-from slowrank.commands.options import KEY, TIME, ClockOption, ReportFormat, parse_time
+from slowrank.commands.options import GPUS, HARDWARE, KEY, NVML, PROCFS, TIME, ClockOption, ReportFormat, parse_time
 from slowrank.exits import Exit, worst
 from slowrank.terminal import colour, say, tell, width
 
@@ -64,6 +64,10 @@ def diagnose(
         ),
     ] = None,
     api_key_env: Annotated[str | None, KEY] = None,
+    hardware: Annotated[list[str] | None, HARDWARE] = None,
+    procfs: Annotated[bool, PROCFS] = False,
+    nvml: Annotated[bool, NVML] = False,
+    gpus: Annotated[str | None, GPUS] = None,
 ) -> None:
     """Say whether a rank is slow, which, why, what it costs and what to do.
 
@@ -72,13 +76,15 @@ def diagnose(
     """
     from slowrank.diagnosing import conclude, exit_of, read, with_dispatch_log
     from slowrank.logs import read_log
+    from slowrank.targets import machines
 
     if not targets and not log:
         raise ConfigError("nothing to read: give a TARGET, for example host:30000, or --log FILE")
+    on = machines(hardware, procfs, nvml, gpus)
     logs = tuple(read_log(text, seconds, clock.clock) for text in log or [])
-    reading = read(targets or [], seconds, LIVE_SECONDS, record, api_key_env, clock.clock)
+    reading = read(targets or [], seconds, LIVE_SECONDS, record, api_key_env, clock.clock, on)
     windows = with_dispatch_log((*logs, *reading.windows), dispatch_log)
-    diagnoses = conclude(windows, baseline, clock.clock)
+    diagnoses = conclude(windows, baseline, clock.clock, on.gpus)
     _print(diagnoses, windows, form)
     for engine, why in reading.unreached.items():
         tell(f"{engine} did not answer: {why}")
