@@ -69,9 +69,7 @@ LOST = _family("slowrank_lost_time_ratio", Kind.GAUGE, "Share of step time lost,
 VERDICT = _family("slowrank_verdict", Kind.GAUGE, "1 for the verdict of the last window", "engine", "class", "cause", "severity")
 CONFIDENCE = _family("slowrank_verdict_confidence_ratio", Kind.GAUGE, "How sure the verdict is", "engine")
 CULPRIT = _family("slowrank_culprit", Kind.GAUGE, "1 for each rank that the verdict names", "engine", "rank", "cause")
-INCIDENT = _family(
-    "slowrank_incident", Kind.GAUGE, "1 for each incident that is not resolved", "engine", "class", "cause", "severity", "state"
-)
+INCIDENT = _family("slowrank_incident", Kind.GAUGE, "Incidents that are not resolved", "engine", "class", "cause", "severity", "state")
 DIAGNOSED_AT = _family("slowrank_diagnosis_timestamp_seconds", Kind.GAUGE, "Unix time of the end of the last window", "engine")
 DIAGNOSES = _family("slowrank_diagnoses_total", Kind.COUNTER, "Diagnoses made", "engine")
 DIAGNOSIS_SECONDS = _family("slowrank_diagnosis_seconds_total", Kind.COUNTER, "CPU time of diagnoses", "engine")
@@ -80,7 +78,7 @@ SCRAPES = _family("slowrank_scrapes_total", Kind.COUNTER, "Pages asked for, by w
 SCRAPE_SECONDS = _family("slowrank_scrape_seconds_total", Kind.COUNTER, "Time from request to reply", "engine", "node", "source")
 SCRAPE_BYTES = _family("slowrank_scrape_bytes_total", Kind.COUNTER, "Bytes of pages read", "engine", "node", "source")
 SCRAPE_LATE = _family("slowrank_scrape_late_seconds_total", Kind.COUNTER, "How late scrapes began", "engine", "node", "source")
-ENGINE_UP = _family("slowrank_engine_up", Kind.GAUGE, "1 while usable pages of the engine come, 0 while none does", "engine")
+ENGINE_UP = _family("slowrank_engine_up", Kind.GAUGE, "1 while usable pages of the engine come, else 0", "engine")
 PAGE_AGE = _family("slowrank_page_age_seconds", Kind.GAUGE, "Age of the newest page of a source", "engine", "node", "source")
 STORE_BYTES = _family("slowrank_store_bytes", Kind.GAUGE, "Memory of the last minutes of an engine", "engine")
 RESIDENT_BYTES = _family("slowrank_resident_memory_bytes", Kind.GAUGE, "Resident memory of this process")

@@ -37,7 +37,7 @@ def of_finding(rule: Rule, runbooks: str = "") -> Alerting:
     lost = f"{exported.LOST}{{engine=%q,cause={_quoted(rule.id)}}}"
     return Alerting(
         name=f"slowrank_{rule.id}",
-        expr=f"{severity} == 1",
+        expr=f"{severity} > 0",
         why=f"confirmed by slowrank; kept for {STALE_MINUTES} min, in which a restarted slowrank has its incidents back from their file",
         annotations={
             "summary": f"{{{{ $labels.engine }}}}: {_text(rule.title)}",

@@ -80,7 +80,9 @@ def _incidents() -> Any:
         "Incidents",
         "Confirmed incidents that are not over: what people were told of.",
         "short",
-        Query(f'sum(max by (engine, cause) ({exported.INCIDENT}{{state="{State.CONFIRMED.value}"}})) or 0 * count({exported.BUILD})'),
+        Query(
+            f'sum(max by (engine, cause, severity) ({exported.INCIDENT}{{state="{State.CONFIRMED.value}"}})) or 0 * count({exported.BUILD})'
+        ),
         Steps(None, 1),
     )
 

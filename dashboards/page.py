@@ -94,7 +94,7 @@ def _incidents(one: bool) -> dict[str, Any]:
         "hide": False,
         "iconColor": VERMILLION,
         "datasource": DATASOURCE,
-        "expr": f"max by (engine, cause, class) ({exported.INCIDENT}{{{where}}}) == 1",
+        "expr": f"max by (engine, cause, class) ({exported.INCIDENT}{{{where}}}) > 0",
         "titleFormat": "{{cause}}",
         "textFormat": "{{engine}} ({{class}})",
         "step": "30s",

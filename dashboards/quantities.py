@@ -46,6 +46,7 @@ _OUR_STEPS = (
 )
 _REALTIME = "realtime_tokens_total"
 _SCHEDULED = rate(SGLANG, "dp_attention_tokens_total", kind="scheduled")  # stays 0 without its environment variable
+_NOTHING_YET = f"0 * {rate(SGLANG, _REALTIME)}"  # SGLang shows a label's series from its first count on: a rank at work has counted none
 _DECODES = rate(SGLANG, "cuda_graph_passes_total", mode="decode_.*")
 
 STEPS = _quantity(
@@ -92,7 +93,7 @@ PREFILL = _quantity(
     "rank:slowrank_prefill_tokens:rate1m",
     "short",
     "Prompt tokens computed per second, cache hits excluded",
-    sglang=rate(SGLANG, _REALTIME, mode="prefill_compute"),
+    sglang=f"({rate(SGLANG, _REALTIME, mode='prefill_compute')} or {_NOTHING_YET})",
     vllm=rate(VLLM, "prompt_tokens_by_source_total", source="local_compute"),
     slowrank=signal_rate(signals.PREFILL_TOKENS),
 )
@@ -115,7 +116,7 @@ RETRACTED = _quantity(
     "rank:slowrank_retracted_requests:rate1m",
     "reqps",
     "Requests pushed out of the KV pool per second (vLLM: preemptions)",
-    sglang=rate(SGLANG, "num_retracted_requests_total"),
+    sglang=f"({rate(SGLANG, 'num_retracted_requests_total')} or {_NOTHING_YET})",
     vllm=rate(VLLM, "num_preemptions_total"),
     slowrank=signal_rate(signals.RETRACTED),
 )
@@ -123,7 +124,7 @@ EAGER = _quantity(
     "rank:slowrank_eager_share:rate1m",
     "percentunit",
     "Share of decode passes without a CUDA graph",
-    sglang=f"{rate(SGLANG, 'cuda_graph_passes_total', mode='decode_none')} / ({_DECODES} > 0)",
+    sglang=f"({rate(SGLANG, 'cuda_graph_passes_total', mode='decode_none')} or 0 * {_DECODES}) / ({_DECODES} > 0)",
     slowrank=f"{signal_rate(signals.EAGER_STEPS)} / ({signal_rate(signals.EAGER_STEPS)} + {signal_rate(signals.GRAPH_STEPS)} > 0)",
 )
 RUNNING = _quantity(

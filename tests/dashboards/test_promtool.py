@@ -94,7 +94,7 @@ def test_each_finding_has_its_alert(bench):
                 "interval": "1m",
                 "input_series": [
                     series("1x2 stale", "slowrank_incident", **incident, state="suspected"),
-                    series("_x3 1x5 stale", "slowrank_incident", **incident, state="confirmed"),
+                    series("_x3 2x5 stale", "slowrank_incident", **incident, state="confirmed"),
                     series("1x7 stale", "slowrank_culprit", engine=ENGINE, rank="11", cause=rule.id),
                     series("1x7 stale", "slowrank_culprit", engine=ENGINE, rank="2", cause=rule.id),
                     series("1x7", "slowrank_culprit", engine="another", rank="3", cause=rule.id),
