@@ -13,6 +13,7 @@ from slowrank.commands.demo import demo
 from slowrank.commands.diagnose import diagnose
 from slowrank.commands.doctor import doctor
 from slowrank.commands.explain import explain
+from slowrank.commands.generated import dashboards, rules
 from slowrank.commands.incidents import incidents
 from slowrank.commands.record import record
 from slowrank.commands.serve import config, serve
@@ -34,6 +35,7 @@ EXAMPLES = (
     ("slowrank diagnose slow.slowrank", "the same answer, later and elsewhere"),
     ("slowrank alert test --alertmanager URL", "do alerts arrive?"),
     ("slowrank serve http://host:30000", "watch it: pages, alerts, /metrics on 127.0.0.1:9469"),
+    ("slowrank rules build FOLDER", "rules for Prometheus; dashboards build FOLDER for Grafana"),
     ("slowrank explain context_length_skew", "what that verdict means and what to do"),
 )
 
@@ -99,5 +101,7 @@ app.command(rich_help_panel=WATCH)(incidents)
 app.add_typer(alert, name="alert", rich_help_panel=WATCH)
 app.command(rich_help_panel=KEEP)(record)
 app.command(rich_help_panel=KEEP)(explain)
+app.add_typer(dashboards, name="dashboards", rich_help_panel=KEEP)
+app.add_typer(rules, name="rules", rich_help_panel=KEEP)
 app.command(rich_help_panel=LEARN)(demo)
 app.add_typer(workload, name="workload", rich_help_panel=LEARN)
