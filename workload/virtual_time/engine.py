@@ -85,8 +85,8 @@ class Engine:
                 self._coast(min(until, self._arrives))
             else:
                 self._iterate()
-                if self.heard:
-                    return min(self._base, until)
+            if self.heard:
+                return min(self._base, until)
         return until
 
     def close(self, now: float) -> None:
@@ -126,11 +126,10 @@ class Engine:
         self._turn_page()
 
     def _quiet(self) -> bool:
-        """Whether the next loop is a decode like the last one: nobody to be asked, nothing arrived, no result to be booked one by one."""
+        """Whether the next loop is a decode like the last one: nobody to be asked, nothing arrived."""
         return (
             self._loop < self._due
             and self._base < self._arrives
-            and not self._asked
             and not self._disturbed
             and self._flying is not None
             and self._total > 0
@@ -138,9 +137,14 @@ class Engine:
         )
 
     def _coast(self, until: float) -> None:
-        """`_iterate` for loops that are `_quiet`, up to the first one that begins at `until` or later, or needs more than counting."""
+        """`_iterate` for loops that are `_quiet`, up to the first one that begins at `until` or later, or needs more than counting.
+
+        Only the first of them may find results to be booked one by one: of the step in flight, which a scheduler may have made. If a
+        request ends with it, that loop is the last.
+        """
         assert self._flying is not None
         diary, rows, total, flying = self._diary, self._rows, self._total, self._flying
+        asked, self._asked = self._asked, []
         row = first = len(diary.base)
         last = min(BLOCK, row + self._due - self._loop)
         graph = self._graphs and self._widest <= self._flags.decode_graph_rows
@@ -158,6 +162,11 @@ class Engine:
             self._steps += 1
             if self._steps % DISPATCH_EVERY == 0:
                 diary.dispatched.append((row, self.cards.copies(total)))
+            if asked:
+                self._process(diary, row, asked, self._launched)
+                asked = []
+                if self.heard:
+                    last = row + 1
             if self._loop >= self._publishes:
                 self._publish_due(row)
             self._loop += 1
