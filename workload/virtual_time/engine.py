@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from operator import add
 
 import numpy as np
 
@@ -37,6 +38,7 @@ class Engine:
         self.held = 0.0  # seconds for which the front end keeps what the ranks tell
         self.cards = Cards(config)
         self.ranks = [Rank(config, r) for r in range(config.ranks)]
+        self._lanes = [rank.lane for rank in self.ranks]
         self._flags = config.engine
         self._flush = flush
         self._rng = np.random.default_rng(config.seed + 4)
@@ -152,7 +154,7 @@ class Engine:
             diary.base.append(self._base)
             diary.pairs.append(self._pairs)
             seconds, level = self.cards.decode(total, max(self._pairs), graph=graph)
-            self._pairs = [p + n for p, n in zip(self._pairs, rows, strict=True)]
+            self._pairs = list(map(add, self._pairs, rows))
             self._ready = self._base + diary.hosts.ready[row]
             self._result, free = flying, max(self._ready, flying)
             flying = free + seconds
@@ -224,12 +226,11 @@ class Engine:
     def _schedule(self) -> tuple[list[int], list[int], list[int]]:
         """Tokens and pairs of every rank's batch, and who extends."""
         tokens, pairs = self._rows, self._pairs
-        after = [p + n for p, n in zip(pairs, tokens, strict=True)]
+        after = list(map(add, pairs, tokens))
         extending: list[int] = []
         if self._loop >= self._due:
             tokens, pairs, rows = tokens.copy(), pairs.copy(), tokens.copy()
-            for rank in self.ranks:
-                lane = rank.lane
+            for rank, lane in zip(self.ranks, self._lanes, strict=True):
                 if lane.due <= self._loop:
                     lane.catch_up(self._loop)
                     r, batch = rank.number, lane.ask(self._loop)
@@ -241,7 +242,7 @@ class Engine:
                         self._asked.append((rank, batch))
                         if batch.extends:
                             extending.append(r)
-            self._due = min([rank.lane.due for rank in self.ranks])
+            self._due = min([lane.due for lane in self._lanes])
             self._rows, self._total, self._widest = rows, sum(rows), max(rows)
         self._pairs = after
         return tokens, pairs, extending
