@@ -103,6 +103,10 @@ class Ledger:
     def add(self, diary: Diary, until: float, next_begin: Array) -> None:
         """Takes a block whose last loop ends at `until`; `next_begin`: how much later each rank begins the next one."""
         self._answered += diary.answered
+        if not self._snapshots:  # those of the start, which stay if no loop ever ends
+            self._snapshots = [
+                Snapshot(first, 0.0, tuple(self._moments[:, first.rank].tolist())) for first in diary.published[: self._ranks]
+            ]
         if diary.base:
             ends = np.array([*diary.base[1:], until])
             new = Launched.of(diary)
@@ -204,7 +208,7 @@ class Ledger:
             return Snapshot(known, values[bisect_right(rows, known.row)], tuple(moments[:, known.row, known.rank].tolist()))
 
         published = diary.published
-        shown = self._snapshots or [complete(first) for first in published[: self._ranks]]
+        shown = self._snapshots
         given = 0
         for at in [*self._loads_due.due(min(until, self._duration)), math.inf]:
             fresh: dict[int, Published] = {}  # only what is shown is completed: about one snapshot in three
