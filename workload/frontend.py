@@ -83,8 +83,9 @@ class Dispatcher(Flights[_Flight]):
     def _heard(self, progress: Progress) -> None:
         now = self._output = time.monotonic()
         for rid in progress.first:
-            if (flight := self._flights.get(rid)) is not None:
+            if (flight := self._flights.get(rid)) is not None and flight.first is None:
                 flight.first = now
+                self._metrics.first_token(now - flight.sent)
         for seconds, tokens in progress.gaps:
             self._metrics.inter_token(seconds * tokens, tokens)  # each request's token came after `seconds`: one value, `tokens` times
         for rid in progress.failed:
@@ -93,11 +94,14 @@ class Dispatcher(Flights[_Flight]):
                 flight.done()
         for rid in progress.finished:
             if (flight := self._flights.pop(rid, None)) is not None:
+                if flight.first is None:  # its only output
+                    flight.first = now
+                    self._metrics.first_token(now - flight.sent)
                 self._metrics.finished(
                     prompt_tokens=flight.shape.prompt,
                     cached_tokens=flight.shape.cached,
                     generation_tokens=1 if self._prefills else flight.shape.output,
-                    ttft=(flight.first or now) - flight.sent,
+                    ttft=flight.first - flight.sent,
                     e2e=now - flight.sent,
                 )
                 self._steering.ended(flight.rank)
