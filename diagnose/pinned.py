@@ -2,8 +2,8 @@
 
 In a lockstep all ranks' steps are equally long, so no engine metric names a slow card. A prompt on one rank makes that rank's card the one
 with work: its attention and projections set the step, and what differs between ranks is their speed. So much more of the step is
-everybody's (experts, collectives, a fixed delay) that a card slow by 20 % shows as about 8 %; what slows every step by the same time shows on
-no rank.
+everybody's (experts, collectives, a fixed delay) that a card slow by 20 % shows as about 8 %; what slows every step by the same time
+shows on no rank.
 
 A round asks each rank once, in random order. Chance alone would deal the times of a round to the ranks in any order, whatever the engine's
 load does meanwhile: that makes the test exact without any model of the load.
@@ -21,14 +21,14 @@ from collector.model import FloatArray
 from diagnose import lockstep
 
 LEAST = 0.04
-"""Slowness of a probe that is worth a name, a share of its time: a virtual H20-3e 10 % slow in compute lengthens a prompt of 8,192 tokens by
-0.04, one 20 % slow by 0.08 (benchmarks/probe.py)."""
+"""Slowness of a probe that is worth a name, a share of its time: a virtual H20-3e with 20 % less clock lengthens a prompt of 8,192 tokens
+by 0.08, one with 10 % less by half of that (benchmarks/probe.py)."""
 
 ERROR = 0.01
 """Chance that a run on alike cards names one, all looks together."""
 
 FIRST_LOOK, EVERY = 4, 2
-"""Rounds before the first look, and between two. With 8 ranks 4 rounds can reach 8 x 8^-4 = 0.002, an even share of ERROR; 2 rounds never."""
+"""Rounds before the first look, and between two. With 8 ranks 4 rounds can reach 8 x 8^-4 = 0.002, an even share of ERROR; 2 never can."""
 
 ROUNDS = 12
 """Rounds at most: with 2 ranks, where chance is a coin a round, 10 are needed to reach 2 x 2^-10 = 0.002."""
@@ -38,7 +38,7 @@ CLIP = 4.5
 something else, and may not outweigh those that did not. Dealing a round's differences to other ranks leaves the median as it is."""
 
 SURE = 3.0
-"""Standard errors between a rank's mean and the slowness that is excluded for it: 0.1 % one-sided, for up to 8 ranks together below ERROR."""
+"""Standard errors between a rank's mean and the slowness excluded for it: 0.1 % one-sided, for up to 8 ranks together below ERROR."""
 
 _DEALS = 20_000  # random deals of the test: at 0.002 its own error is 0.0003
 
@@ -99,7 +99,7 @@ def judge(ranks: Sequence[int], rounds: Sequence[Sequence[float]], seed: int = 0
     logs = np.log(times)
     standings = _standings(ranks, times, logs)
     slow, chance = _slow(logs, seed)
-    named = tuple(ranks[i] for i in slow)
+    named = tuple(ranks[i] for i in sorted(slow, key=lambda i: -standings[i].slower))
     if named:
         return Verdict(Outcome.SLOW, named, standings, done, chance)
     if max(s.at_most for s in standings) < 2 * LEAST:
@@ -109,9 +109,10 @@ def judge(ranks: Sequence[int], rounds: Sequence[Sequence[float]], seed: int = 0
 
 def _above(logs: FloatArray) -> FloatArray:
     """(B, R) each time over the median of its round's others, as a logarithm; cut at CLIP, and never below what is worth a name."""
-    above = np.array([row - lockstep.peers_median(row) for row in logs])
+    above: FloatArray = np.array([row - lockstep.peers_median(row) for row in logs])
     most = max(CLIP * float(np.median(np.abs(above))), float(np.log1p(LEAST)))
-    return np.clip(above, -most, most)
+    cut: FloatArray = np.clip(above, -most, most)
+    return cut
 
 
 def _standings(ranks: Sequence[int], times: FloatArray, logs: FloatArray) -> tuple[Standing, ...]:
@@ -127,7 +128,7 @@ def _standings(ranks: Sequence[int], times: FloatArray, logs: FloatArray) -> tup
 
 
 def _slow(logs: FloatArray, seed: int) -> tuple[list[int], float]:
-    """Indices of slow ranks, worst first, and the chance of the last test. One after the other, each against those that are left, and
+    """Indices of slow ranks, and the chance of the last test. One after the other, each against those that are left, and
     always fewer than half: more have no majority of healthy peers to be told by."""
     left, found, chance = list(range(logs.shape[1])), list[int](), 1.0
     rng = np.random.default_rng(seed)

@@ -101,12 +101,12 @@ def _rank(rank: int | None, ranks: int, field: str) -> int | None:
 
 
 def _refusal(why: str) -> Response:
-    return Response(msgspec.json.encode({"error": {"message": why, "type": "BadRequestError", "code": 400}}), 400, media_type="application/json")
+    return Response(
+        msgspec.json.encode({"error": {"message": why, "type": "BadRequestError", "code": 400}}), 400, media_type="application/json"
+    )
 
 
-async def _answer(
-    request: Request, desk: Desk, wanted: Shape, rank: int | None, answer: Mapping[str, object], *, stream: bool
-) -> Response:
+async def _answer(request: Request, desk: Desk, wanted: Shape, rank: int | None, answer: Mapping[str, object], *, stream: bool) -> Response:
     if stream:
         return StreamingResponse(_events(desk, wanted, rank, answer), media_type="text/event-stream")
     async with _asked(desk, wanted, rank) as done:
