@@ -10,6 +10,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+from collector.errors import ConfigError, SourceError
 from slowrank import probing
 from slowrank.app import app
 from workload.cluster import Cluster
@@ -94,13 +95,13 @@ def test_a_prompt_is_held_against_all_that_its_rank_prefilled() -> None:
 @pytest.mark.parametrize(
     ("engine", "error", "words"),
     [
-        (Engine(status=404), probing.ConfigError, "takes no prompts"),
-        (Engine(status=400), probing.ConfigError, "does it know the field routed_dp_rank"),
-        (Engine(vllm=True, status=400), probing.ConfigError, "does it know the header X-data-parallel-rank"),
+        (Engine(status=404), ConfigError, "takes no prompts"),
+        (Engine(status=400), ConfigError, "does it know the field routed_dp_rank"),
+        (Engine(vllm=True, status=400), ConfigError, "does it know the header X-data-parallel-rank"),
         (Engine(status=503), probing.AbstainedError, "takes no more work"),
         (Engine(waiting=3), probing.AbstainedError, "3 requests have waited on rank 1"),
-        (Engine(counts=lambda rank: 0), probing.SourceError, "does not honour .* computed on rank 0"),
-        (Engine(share=0.1), probing.SourceError, "caches prompts"),
+        (Engine(counts=lambda rank: 0), SourceError, "does not honour .* computed on rank 0"),
+        (Engine(share=0.1), SourceError, "caches prompts"),
     ],
 )
 def test_what_stands_in_the_way_is_named(engine: Engine, error: type[Exception], words: str) -> None:
@@ -111,17 +112,17 @@ def test_what_stands_in_the_way_is_named(engine: Engine, error: type[Exception],
 
 def test_a_key_is_asked_for_and_sent() -> None:
     """401 names the option; with the key it goes through."""
-    with pytest.raises(probing.ConfigError, match="--api-key-env"):
+    with pytest.raises(ConfigError, match="--api-key-env"):
         connected(Engine(key="k"))
     assert connected(Engine(key="k"), "k").ask(0, 500).rank == 0
 
 
 def test_an_engine_that_is_none_or_has_one_rank_is_refused() -> None:
     """A page of neither engine, and a page of one rank."""
-    with pytest.raises(probing.ConfigError, match="neither SGLang's"):
+    with pytest.raises(ConfigError, match="neither SGLang's"):
         connected(lambda _request: httpx.Response(404))  # type: ignore[arg-type]
     one = {"loads": [{"dp_rank": 0, "num_running_reqs": 0, "num_waiting_reqs": 0}]}
-    with pytest.raises(probing.ConfigError, match="shows 1 rank"):
+    with pytest.raises(ConfigError, match="shows 1 rank"):
         connected(lambda _request: httpx.Response(200, json=one))  # type: ignore[arg-type]
 
 
