@@ -21,6 +21,7 @@ from workload.crowd import Crowd
 from workload.device.names import accelerator
 from workload.face import dcgm
 from workload.face.app import create_app
+from workload.face.generation import add_generate
 from workload.face.loads import SnapshotReader
 from workload.face.metrics import TokenizerMetrics
 from workload.flights import Flights
@@ -201,6 +202,7 @@ async def _serve(config: ClusterConfig, loads_path: str, control: socket.socket,
         server_info=server_info(config),
         healthy=dispatcher.healthy,
     )
+    add_generate(app, dispatcher, config.ranks, config.limits.kv_tokens)
     listener = socket.create_server(("127.0.0.1", config.port))
     server = Server(uvicorn.Config(app, log_level="warning", access_log=False))
     cards = dcgm.mount(app, config, SnapshotReader(loads_path, config.ranks))
