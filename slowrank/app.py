@@ -98,11 +98,11 @@ LOOK, WATCH, KEEP, LEARN = "Find the slow rank", "Watch engines", "Keep and unde
 
 app.command(rich_help_panel=LOOK)(diagnose)
 app.command(rich_help_panel=LOOK)(doctor)
+app.command(rich_help_panel=LOOK)(probe)
 app.command(rich_help_panel=WATCH)(serve)
 app.command(rich_help_panel=WATCH)(config)
 app.command(rich_help_panel=WATCH)(incidents)
 app.add_typer(alert, name="alert", rich_help_panel=WATCH)
-app.command(rich_help_panel=LOOK)(probe)
 app.command(rich_help_panel=KEEP)(record)
 app.command(rich_help_panel=KEEP)(explain)
 app.add_typer(dashboards, name="dashboards", rich_help_panel=KEEP)
