@@ -67,7 +67,7 @@ def exported(capture: Path, every: float, target: Mapping[str, str] | None = Non
 def _told(facts: Facts) -> Iterator[tuple[str, dict[str, str], float]]:
     """(name, labels, value) of what an exporter says of the engine as a whole."""
     words = {name: getattr(facts, name) or "" for name in ("role", "model", "version", "accelerator", "clock")}
-    yield ENGINE, {"kind": "sglang", **{name: str(word) for name, word in words.items()}}, 1.0
+    yield ENGINE, {"target": TARGET["instance"], "kind": "sglang", **{name: str(word) for name, word in words.items()}}, 1.0
     if facts.expected_ranks is not None:
         yield EXPECTED_RANKS, {}, float(facts.expected_ranks)
     if facts.kv_bytes_per_token is not None:

@@ -63,7 +63,17 @@ def _family(name: str, kind: Kind, about: str, *labels: str) -> str:
 
 
 ENGINE = _family(
-    "slowrank_engine_info", Kind.GAUGE, "1; what an engine is", "engine", "kind", "role", "model", "version", "accelerator", "clock"
+    "slowrank_engine_info",
+    Kind.GAUGE,
+    "1; what an engine is",
+    "engine",
+    "target",
+    "kind",
+    "role",
+    "model",
+    "version",
+    "accelerator",
+    "clock",
 )
 EXPECTED_RANKS = _family("slowrank_engine_expected_ranks", Kind.GAUGE, "DP ranks that an engine says it has", "engine")
 KV_BYTES = _family("slowrank_engine_kv_bytes_per_token", Kind.GAUGE, "KV cache of one token on one rank, all layers", "engine")

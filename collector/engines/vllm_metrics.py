@@ -73,13 +73,9 @@ ROWS: tuple[Row, ...] = (
 PREFIXES = ("vllm:", "vllm_")
 """How a page spells the same metric; Ray and some gateways write the second."""
 
-<<<<<<< HEAD
 CONFIG = "cache_config_info"
 """The one series whose labels are the message, of whatever names."""
-_NAMES = frozenset(name for row in ROWS for name, _ in row.names) | {CONFIG}
-=======
-_CONFIG = "cache_config_info"
-_TRANSFERS = frozenset(
+TRANSFERS = frozenset(
     {
         "nixl_xfer_time_seconds_count",
         "nixl_num_failed_transfers_total",
@@ -89,8 +85,7 @@ _TRANSFERS = frozenset(
 )
 """Families of an engine that hands KV over: NIXL and Mooncake on both halves, the fetch by stage on the half that decodes."""
 
-_NAMES = frozenset(name for row in ROWS for name, _ in row.names) | {_CONFIG} | _TRANSFERS
->>>>>>> main
+_NAMES = frozenset(name for row in ROWS for name, _ in row.names) | {CONFIG} | TRANSFERS
 
 
 def parser() -> Parser:
@@ -127,7 +122,7 @@ def read(page: Page, url: str, parsing: Parser) -> Reading:
             values.setdefault(signals.ACCEPT_LENGTH, {})[rank] = 1.0  # a request gets one token a step without drafts
     times = dict.fromkeys((rank for found in values.values() for rank in found), page.arrived)
     models = {model for series in ranks.values() for one in series if (model := one.labels.get("model_name"))}
-    split = any(one.name in _TRANSFERS for series in ranks.values() for one in series)
+    split = any(one.name in TRANSFERS for series in ranks.values() for one in series)
     facts = Facts(model=models.pop() if len(models) == 1 else None, role="unified" if _whole(values) and not split else None)
     return Reading(page.engine, page.node, page.source, page.arrived, times, values, facts, few(problems))
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from collector.engines import vllm_metrics
 from collector.engines.limits import rank_of
 from collector.engines.vllm_metrics import CONFIG
 from collector.model import Problem
@@ -17,8 +18,8 @@ PAGE_LABELS = {
         {"model_name", "engine_type", "dp_rank", "tp_rank", "pp_rank", "moe_ep_rank", "priority", "pid", "category", "forward_overlap"}
         | {"mode", "kind", "rank_state", "forward_mode", "is_streaming", "layer", "le"}
     ),
-    VLLM: frozenset({"model_name", "engine", "reason", "source"}),
-    OWN: frozenset({"engine", "rank", "kind", "role", "model", "version", "accelerator", "clock"}),
+    VLLM: frozenset({"model_name", "engine", "stage", *(label for row in vllm_metrics.ROWS for _, label in row.names if label)}),
+    OWN: frozenset({"engine", "rank", "kind", "role", "model", "version", "accelerator", "clock", "target"}),
 }
 """Labels that a page itself carries (docs/signals.md); all others are the scrape's."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from math import isnan, nan
 
 from collector.enabling import given
@@ -18,12 +19,14 @@ from collector.targets import parse_target
 _SIGNALS = {family.name: name for name, family in of_signals().items()}
 
 
-def instances(engine: str) -> frozenset[str]:
-    """host:port of an engine's nodes, as a scrape would name them; of an id that is no target, the id."""
-    try:
-        return frozenset(node.partition("://")[2] for node in parse_target(engine).nodes)
-    except ConfigError:
-        return frozenset({engine})
+def instances(nodes: Sequence[Node]) -> frozenset[str]:
+    """host:port of the nodes of all engines that sidecars read, as a scrape would name them: what the engines' own pages need not tell."""
+    labels = [series.labels for node in nodes for series in node.series]
+    found: set[str] = set()
+    for target in {text for of in labels for text in (of.get("target"), of.get("engine")) if text}:
+        with suppress(ConfigError):  # an engine may have a name that is no target
+            found.update(node.partition("://")[2] for node in parse_target(target).nodes)
+    return frozenset(found)
 
 
 def readings(nodes: Sequence[Node]) -> dict[str, list[Reading]]:

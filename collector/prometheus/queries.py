@@ -101,7 +101,10 @@ def _vllm() -> tuple[Query, ...]:
     for row in vllm_metrics.ROWS:
         for name, _ in row.names:
             of[name] = (*of.get(name, ()), row.signal)
-    return (*(Query(VLLM, name, signals) for name, signals in of.items()), Query(VLLM, vllm_metrics.CONFIG, ("resident_tokens",)))
+    roles = (
+        Query(VLLM, name, ()) for name in sorted(vllm_metrics.TRANSFERS)
+    )  # that they are there says which half of a split engine it is
+    return (*(Query(VLLM, name, signals) for name, signals in of.items()), Query(VLLM, vllm_metrics.CONFIG, ("resident_tokens",)), *roles)
 
 
 def _own() -> tuple[Query, ...]:

@@ -82,8 +82,8 @@ async def fetch(client: Client, start_ms: int, end_ms: int, match: str = "", pro
         told = ", ".join(signal for signal in query.signals if not signal.startswith("_")) or query.metric
         problems.append(Problem(query.metric, f"not read whole, and {told} with it: {why}"))
     every = nodes((joined(those) for those in parts.values()), problems, client.url)
-    exported = own.readings([node for node in every if node.kind == OWN])
-    told_of = frozenset().union(*map(own.instances, exported)) if exported else frozenset()
+    sidecars = [node for node in every if node.kind == OWN]
+    exported, told_of = own.readings(sidecars), own.instances(sidecars)
     found = engines([node for node in every if node.kind != OWN and node.instance not in told_of], problems)
     return Past(tuple(found), exported, tuple(dict.fromkeys(problems)), client.asked, client.samples)
 

@@ -89,14 +89,14 @@ def diagnose(
     from slowrank.past import PastOptions, from_prometheus
     from slowrank.targets import machines
 
-    if not targets and not log and prometheus is None:
-        raise ConfigError("nothing to read: give a TARGET, for example host:30000, --prometheus URL, or --log FILE")
-    on = machines(hardware, procfs, nvml, gpus)
     past = from_prometheus(
         PastOptions(prometheus, at, since, tuple(match or ()), token_env, token_file, ca_file, cert_file, key_file),
         None if targets else record,
         clock.clock,
     )
+    if not targets and not log and prometheus is None:
+        raise ConfigError("nothing to read: give a TARGET, for example host:30000, --prometheus URL, or --log FILE")
+    on = machines(hardware, procfs, nvml, gpus)
     logs = tuple(read_log(text, seconds, clock.clock) for text in log or [])
     kept = None if prometheus is not None and not targets else record
     reading = read(targets or [], seconds, LIVE_SECONDS, kept, api_key_env, clock.clock, on)
