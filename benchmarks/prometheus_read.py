@@ -81,10 +81,11 @@ def main() -> None:
         past = asyncio.run(ask())
         took, used = time.perf_counter() - began, time.process_time() - cpu
         print(f"{options.ranks} ranks, one hour at {options.every} s: {past.queries} queries, {past.samples:,} samples")
-        print(f"read: {took:.2f} s ({used:.2f} s of them CPU here); memory {before:.0f} -> {_resident():.0f} MB at most")
-        began = time.perf_counter()
+        print(f"read: {took:.2f} s ({used:.2f} s of them CPU here); memory {before:.0f} -> {_resident():.0f} MB at most", flush=True)
+        began, cpu = time.perf_counter(), time.process_time()
         found = windows(past, start, end)
-        print(f"windows of {len(found)} engines: {time.perf_counter() - began:.2f} s; memory {_resident():.0f} MB at most")
+        took, used = time.perf_counter() - began, time.process_time() - cpu
+        print(f"windows of {len(found)} engines: {took:.2f} s ({used:.2f} s of them CPU); memory {_resident():.0f} MB at most", flush=True)
         assert sum(len(window.ranks) for window in found) == options.ranks
         assert min(window.edges[-1] - window.edges[0] for window in found) == HOUR_S
         if options.steps:
