@@ -101,6 +101,27 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
+class Block:
+    """Many readings of one source of one node at once, as a history server gives them back: n pages, oldest first, of R ranks.
+
+    `values[signal]` is (n, R) and `whole[signal]`, of engine-wide signals, (n,); NaN where that page does not hold it. `times` is (n, R) as
+    in a Reading, NaN where the rank is not on the page.
+    """
+
+    engine: str
+    node: str
+    source: Source
+    arrived: FloatArray  # (n,) unix seconds, ascending
+    ranks: tuple[int, ...]
+    times: FloatArray
+    values: Mapping[str, FloatArray]
+    whole: Mapping[str, FloatArray] = field(default_factory=dict)
+    facts: Facts = field(default_factory=Facts)
+    problems: tuple[Problem, ...] = ()
+    speakers: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Engine:
     """One serving deployment whose DP ranks share a clock."""
 
