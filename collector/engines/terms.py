@@ -17,8 +17,8 @@ from collector.model import Facts, FloatArray, Problem
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A signal on a rank (-1: of the engine): `factor` times the samples `plus` less the samples `minus`, by their place among the
-    samples selected from. `zero`: it is 0 where none of its series is there, because another one proves a version that has it."""
+    """A signal on a rank (-1: of the engine): `offset` and `factor` times the samples `plus` less the samples `minus`, by their place
+    among the samples selected from. `zero`: it is 0 where none of its series is there, because another one proves a version that has it."""
 
     signal: str
     rank: int
@@ -26,6 +26,7 @@ class Term:
     minus: tuple[int, ...] = ()
     factor: float = 1.0
     zero: bool = False
+    offset: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def at_once(terms: Sequence[Term], values: Sequence[float]) -> dict[str, dict[in
         plus, minus = [values[i] for i in term.plus], [values[i] for i in term.minus]
         if all(isfinite(part) and part >= 0 for part in (*plus, *minus)) and (plus or term.zero):
             # fsum: its result does not depend on the order of the series, so an unchanged counter cannot seem to fall
-            found.setdefault(term.signal, {})[term.rank] = fsum([*plus, *(-part for part in minus)]) * term.factor
+            found.setdefault(term.signal, {})[term.rank] = fsum([*plus, *(-part for part in minus)]) * term.factor + term.offset
     return found
 
 
@@ -77,5 +78,5 @@ def over_time(terms: Sequence[Term], values: FloatArray) -> dict[str, dict[int, 
             total[broken] = np.inf
         if term.zero:
             total = np.where(np.isnan(total), 0.0, total)
-        found.setdefault(term.signal, {})[term.rank] = np.where(np.isfinite(total), total, np.nan)
+        found.setdefault(term.signal, {})[term.rank] = np.where(np.isfinite(total), total + term.offset, np.nan)
     return found
