@@ -41,6 +41,14 @@ SERVERS = {
         re.compile(r'msg="Listening on" address=(127\.0\.0\.1:[1-9]\d*)'),
         "/usr/share/prometheus/alertmanager",  # Debian moved the templates out of the binary
     ),
+    "prometheus": Kind("prometheus", "usr/bin/prometheus", ("prometheus",), re.compile(r"Listening on\" address=(127\.0\.0\.1:[1-9]\d*)")),
+    "promtool": Kind("prometheus", "usr/bin/promtool", ("promtool",), re.compile("$^")),  # a tool, no server
+    "victoria-metrics": Kind(
+        "victoria-metrics",
+        "usr/bin/victoria-metrics",
+        ("victoria-metrics", "victoria-metrics-prod"),
+        re.compile(r"starting http server at http://(127\.0\.0\.1:[1-9]\d*)/"),
+    ),
 }
 """By the name that a test asks for. Another server is one more line."""
 

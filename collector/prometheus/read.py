@@ -28,10 +28,11 @@ CLOSE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The windows, and what kept other engines from having one."""
+    """The windows, what kept other engines from having one, and why there is nothing at all where that is so."""
 
     windows: tuple[Window, ...]
     problems: tuple[Problem, ...] = ()
+    nothing: str = ""
 
 
 class NothingError(PrometheusError):
@@ -103,7 +104,7 @@ def _window(
         made.append(blocks.metrics(engine.id, server.name, engine.kind, [*found.get(own, []), *gauges], gauges=bool(gauges)))
     pages = [block for block in made if block is not None]
     if engine.kind == "sglang" and not has_loads:
-        what = "/v1/loads is not there: step times, prefill times and the age of loads are missing, and"
+        what = "/v1/loads is not there: prefill times, decode times and the age of loads are missing, and"
         what += " counts of requests and tokens are /metrics' gauges, which stand still on a rank that steps for the others only"
         problems = (*problems, Problem(where, what, ADD_LOADS))
     store = Store(engine.id, engine.kind, depth_s=max([len(block.arrived) for block in pages], default=1))

@@ -64,6 +64,26 @@ def diagnose(
         ),
     ] = None,
     api_key_env: Annotated[str | None, KEY] = None,
+    prometheus: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Read what a Prometheus, Thanos, Mimir or VictoriaMetrics holds, in place of TARGETs."),
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="With --prometheus: the end of what is read, 2026-01-31T14:30:00Z; now if not given.")
+    ] = None,
+    since: Annotated[
+        float | None, typer.Option(parser=parse_time, metavar=TIME, help="With --prometheus: how much before that; 10m if not given.")
+    ] = None,
+    match: Annotated[
+        str | None,
+        typer.Option(metavar="MATCHERS", help='With --prometheus: only series with these labels: \'namespace="prod",pod=~"a.*"\'.'),
+    ] = None,
+    token_env: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Environment variable that holds the bearer token of --prometheus.")
+    ] = None,
+    token_file: Annotated[Path | None, typer.Option(metavar="FILE", help="File that holds that token.")] = None,
+    ca_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificates to trust for --prometheus.")] = None,
+    tenant: Annotated[str | None, typer.Option(metavar="ID", help="X-Scope-OrgID of Mimir or Cortex.")] = None,
 ) -> None:
     """Say whether a rank is slow, which, why, what it costs and what to do.
 
@@ -71,15 +91,31 @@ def diagnose(
     Over several engines 1 beats 3 beats 4 beats 0.
     """
     from slowrank.diagnosing import conclude, exit_of, read, with_dispatch_log
+    from slowrank.history import Question, ask
     from slowrank.logs import read_log
 
-    if not targets and not log:
-        raise ConfigError("nothing to read: give a TARGET, for example host:30000, or --log FILE")
+    only = {"--at": at, "--since": since, "--match": match, "--token-env": token_env, "--token-file": token_file, "--ca-file": ca_file}
+    if prometheus is None:
+        if stray := [name for name, value in {**only, "--tenant": tenant}.items() if value is not None]:
+            raise ConfigError(f"{', '.join(stray)}: only with --prometheus URL")
+    elif targets or log or record is not None or seconds is not None:
+        raise ConfigError(
+            "--prometheus reads engines by their series: give no TARGET, --log, --record or --for beside it (--since says how much)"
+        )
+    if not targets and not log and prometheus is None:
+        raise ConfigError("nothing to read: give a TARGET, for example host:30000, --prometheus URL, or --log FILE")
     logs = tuple(read_log(text, seconds, clock.clock) for text in log or [])
     reading = read(targets or [], seconds, LIVE_SECONDS, record, api_key_env, clock.clock)
-    windows = with_dispatch_log((*logs, *reading.windows), dispatch_log)
+    past = (
+        ask(Question(prometheus, at, since, match, token_env, token_file, ca_file, tenant), clock.clock) if prometheus is not None else None
+    )
+    windows = with_dispatch_log((*logs, *reading.windows, *(past.windows if past else ())), dispatch_log)
     diagnoses = conclude(windows, baseline, clock.clock)
     _print(diagnoses, windows, form)
+    for problem in past.problems if past else ():
+        tell(str(problem))
+    if past and past.nothing:
+        tell(past.nothing)
     for engine, why in reading.unreached.items():
         tell(f"{engine} did not answer: {why}")
     if reading.interrupted:
