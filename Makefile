@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test check lint format bench clean
+.PHONY: help demo test check lint format bench accuracy clean
 
 help: ## say what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -30,6 +30,9 @@ format: $(VENV)/.installed-dev ## put the code into shape
 
 bench: $(VENV)/.installed-dev ## print the speed of the parser beside prometheus_client's
 	$(BIN)/python benchmarks/exposition.py
+
+accuracy: $(VENV)/.installed-dev ## measure how often the diagnosis is right, and renew docs/accuracy.md (ten minutes)
+	$(BIN)/python -m benchmarks.accuracy --write
 
 clean: ## remove what was made here
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

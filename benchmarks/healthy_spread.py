@@ -5,27 +5,38 @@ prints the median, 95 % and largest value of each quantity that a rule holds aga
 figures are of six seeds, 36 windows.
 
     python benchmarks/healthy_spread.py [--seeds 5] [--seconds 60] [--ranks 8] [--engine unified|prefill|decode|speculating]
+    python benchmarks/healthy_spread.py --virtual-time [--traffic agent] [--seeds 5] [--seconds 150]
+
+In virtual time a window's past is the half minute from 28 s on; the figures of several traffics that rules cite are of eight seeds so.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import tempfile
 from collections import defaultdict
+from pathlib import Path
 
 import numpy as np
 
 from collector import signals
+from collector.capture import read_capture
 from collector.intake import Intake
 from collector.scrape import parse_target, scrape
-from diagnose import acceptance, graphs, hand_over, lockstep
+from diagnose import acceptance, bursts, graphs, hand_over, lockstep, lone_prefill, prefill
 from diagnose.case import Case
 from diagnose.engine import diagnose
 from diagnose.leading import leads
 from diagnose.prefill import prompt_tokens
+from diagnose.rules import Limits, Threshold
 from workload.cluster import Cluster
 from workload.config import ClusterConfig, EngineFlags
 from workload.scheduling.settings import Speculation, Split
+from workload.traffic.model import Traffic
+from workload.traffic.presets import preset
+from workload.virtual_time.recording import Recording
+from workload.virtual_time.simulate import simulate
 
 ENGINES = {
     "unified": EngineFlags(),
@@ -36,6 +47,7 @@ ENGINES = {
 
 WINDOW_S = 10.0
 WARM_S = 8.0
+METRICS_EVERY = 2.0  # seconds, as `slowrank diagnose` reads a live engine
 
 
 async def observe(url: str, seconds: float) -> list[Case]:
@@ -50,6 +62,22 @@ async def observe(url: str, seconds: float) -> list[Case]:
     stop.set()
     await task
     return [Case(w, windows[0] if w is not windows[0] else None) for w in windows]
+
+
+def simulated(seed: int, ranks: int, seconds: float, traffic: Traffic) -> list[Case]:
+    """Consecutive windows of an engine in virtual time, from 65 s on, with half a minute of its past."""
+    intake = Intake(depth_s=seconds)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "capture"
+        with Recording(path) as recording:
+            simulate(ClusterConfig(ranks=ranks, seed=seed, traffic=traffic), [], seconds, recording, metrics_every=METRICS_EVERY)
+        for page in read_capture(path):
+            intake.feed(page)
+    (engine,) = intake.engines()
+    start = intake.window(engine, seconds).start
+    past = intake.window(engine, 30.0, end=start + 58.0)
+    ends = np.arange(75.0, seconds, WINDOW_S)
+    return [Case(intake.window(engine, WINDOW_S, end=start + float(end)), past) for end in ends]
 
 
 def quantities(case: Case) -> dict[str, float]:
@@ -74,6 +102,11 @@ def quantities(case: Case) -> dict[str, float]:
     if np.isfinite(hit).any():
         out["lowest prefix hit ratio below the peers'"] = float(np.nanmax(lockstep.peers_median(hit) - hit))
         out["most prompt tokens over the peers'"] = float(np.nanmax(prompts / lockstep.peers_median(prompts)))
+    out |= prefill_quantities(case)
+    idle, steps = case.window.mean(signals.STEPS_IDLE), lockstep.steps_per_second(case.window)
+    out["idle steps, share of all ranks'"] = float(np.nanmean(idle / steps))
+    if (first := case.first_tokens) is not None:
+        out["first token's wait that no rank accounts for, s"] = first.outside
     eager, touched = graphs.eager_share(case.window), graphs.prefill_touched(case.window)
     if eager is not None and touched is not None:
         out["share of decode passes that are eager"] = eager
@@ -97,6 +130,26 @@ def quantities(case: Case) -> dict[str, float]:
     if case.balancedness is not None and case.balancedness_before is not None:
         out["fall of balancedness from the past"] = case.balancedness_before - case.balancedness
     out["snapshot age, s"] = float(np.nanmax(case.window.get(signals.SNAPSHOT_AGE)))
+    return out
+
+
+def prefill_quantities(case: Case) -> dict[str, float]:
+    """What the rules on prefill hold against their limits."""
+    out: dict[str, float] = {}
+    swings = [bursts.burst(case.window, row) for row in range(len(case.window.ranks))]
+    out["swing of a rank's requests, x what chance moves"] = max((s.swing / s.chance for s in swings if s), default=float("nan"))
+    lone = lone_prefill.lone_prefill(case, Limits(prefill.THRESHOLDS | {"lead": Threshold(1.0, "", "")}))
+    if isinstance(lone, lone_prefill.LonePrefill):
+        out["most prefill time over the peers', where it costs time"] = lone.busy / max(lone.usual, 1e-9)
+        out["share of blocks in which that rank leads"] = lone.persistence
+        if lone.usual_uneven is not None:
+            out["uneven prefill over the past's worst"] = lone.uneven / max(lone.usual_uneven, 1e-9)
+    if case.group_drag is not None:
+        out["drag by the window's own plain step, share of step time"] = case.group_drag.share() or float("nan")
+    if (grown := case.prefill_growth) is not None:
+        out["steps with prefill more than in the past, share"] = grown.touched
+        out["prompt tokens over the past's most"] = grown.tokens
+        out["cost of more prefill than in the past, share of step time"] = grown.share.mid
     return out
 
 
@@ -135,19 +188,26 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--engine", choices=sorted(ENGINES), default="unified")
+    parser.add_argument("--virtual-time", action="store_true", help="simulate instead of running; for traffic other than chat")
+    parser.add_argument("--traffic", default="chat", help="a preset of workload.traffic.presets")
     asked = parser.parse_args()
+    if asked.traffic != "chat" and not asked.virtual_time:
+        parser.error("--traffic needs --virtual-time")
     seen: dict[str, list[float]] = defaultdict(list)
     verdicts: dict[str, int] = defaultdict(int)
     for seed in range(asked.seeds):
-        with Cluster(ClusterConfig(ranks=asked.ranks, seed=seed, engine=ENGINES[asked.engine])) as cluster:
-            cases = asyncio.run(observe(cluster.url, asked.seconds))
+        if asked.virtual_time:
+            cases = simulated(seed, asked.ranks, asked.seconds, preset(asked.traffic))
+        else:
+            with Cluster(ClusterConfig(ranks=asked.ranks, seed=seed, engine=ENGINES[asked.engine])) as cluster:
+                cases = asyncio.run(observe(cluster.url, asked.seconds))
         for case in cases:
             verdict = diagnose(case.window, case.baseline).verdict
             verdicts[f"{verdict.klass.value} {verdict.cause or ''}".strip()] += 1
             for name, value in quantities(case).items():
                 seen[name].append(value)
     windows = sum(verdicts.values())
-    print(f"{windows} windows of {WINDOW_S:.0f} s, {asked.ranks} ranks, virtual device (simulated durations), no fault")
+    print(f"{windows} windows of {WINDOW_S:.0f} s, {asked.ranks} ranks, virtual device (simulated durations), no fault, {asked.traffic}")
     print(f"{'quantity':<58}{'median':>9}{'95 %':>9}{'largest':>9}")
     for name, values in seen.items():
         print(f"{name:<58}{np.nanmedian(values):>9.3f}{np.nanquantile(values, 0.95):>9.3f}{np.nanmax(values):>9.3f}")

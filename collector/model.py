@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 
 
 class Source(Enum):
-    """One kind of page that we read from an engine, or of its log."""
+    """One kind of page that we read: from an engine, of its log, or from the machines that it runs on."""
 
     SGLANG_LOADS = "sglang-loads"  # GET /v1/loads
     SGLANG_METRICS = "sglang-metrics"  # GET /metrics, and what is there is not vLLM's
@@ -24,6 +24,9 @@ class Source(Enum):
     VLLM_METRICS = "vllm-metrics"  # GET /metrics, and what is there is vLLM's
     SGLANG_LOG = "sglang-log"  # lines of the schedulers' log
     VLLM_LOG = "vllm-log"  # lines of the front end's log
+    DCGM = "dcgm"  # a page of dcgm-exporter
+    NVML = "nvml"  # what this node's NVIDIA driver says, as JSON of our own (collector/hardware/nvml.py)
+    PROCFS = "procfs"  # what this node's /proc says of the rank processes, as JSON of our own (collector/hardware/procfs.py)
 
 
 class Clock(StrEnum):
@@ -73,6 +76,7 @@ class Facts:
     expected_ranks: int | None = None  # dp_size * attn_dp_size
     kv_bytes_per_token: float | None = None  # all layers of one token's KV cache on one rank
     clock: Clock | None = None
+    cards: int | None = None  # accelerator cards of the whole engine
 
     def merged(self, newer: Facts) -> Facts:
         """These facts, overridden by every one that `newer` states."""
@@ -169,6 +173,10 @@ class Window:
         if known is None:
             known = self._seen[signal] = signal in self.values and bool(np.isfinite(self.values[signal]).any())
         return known
+
+    def has_any(self, *signals: str) -> bool:
+        """True when one of the signals was observed at least once."""
+        return any(self.has(name) for name in signals)
 
     def missing(self, *signals: str) -> tuple[str, ...]:
         """Those of `signals` that were never observed."""

@@ -10,6 +10,7 @@ import httpx
 
 from collector.model import Source
 
+DCGM = Source.DCGM
 LOADS, METRICS, INFO = Source.SGLANG_LOADS, Source.SGLANG_METRICS, Source.SGLANG_SERVER_INFO
 
 _LOG = "look at the engine's log"
@@ -23,6 +24,7 @@ _STATUS: dict[tuple[int, Source | None], tuple[str, str]] = {
         "there is no /v1/loads",
         "name node 0 first in the target (follower nodes have none), or upgrade SGLang: it is there since 0.5.9",
     ),
+    (404, DCGM): ("there is no such page", "give dcgm-exporter's own page: port 9400, /metrics"),
     (404, INFO): ("there is no /server_info", "how many ranks there should be stays unknown; is this an SGLang server?"),
     (500, METRICS): ("the engine failed to make its metrics page", f"{_LOG}; PROMETHEUS_MULTIPROC_DIR must be on a local disk"),
     (503, None): ("the engine is not ready", "wait until it has started"),
@@ -33,6 +35,7 @@ _EMPTY = {
     METRICS: ("the metrics page is empty", "start SGLang with --enable-metrics, vLLM without --disable-log-stats; routers' have no ranks"),
     LOADS: ("the reply is empty", _LOG),
     INFO: ("the reply is empty", _LOG),
+    DCGM: ("the page is empty", "dcgm-exporter has no card to speak of, or has just started: look at its log"),
 }
 
 

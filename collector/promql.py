@@ -4,6 +4,8 @@ from __future__ import annotations
 
 STEPS = "sum by (dp_rank) (rate(sglang:dp_attention_steps_total[1m]))"
 
+ACTIVE_SHARE = f'sum by (dp_rank) (rate(sglang:dp_attention_steps_total{{rank_state="active"}}[1m])) / {STEPS}'
+
 STEP_TIME = f"1 / {STEPS}"
 
 WAIT_PER_STEP = (
@@ -19,6 +21,11 @@ SCHEDULER_CPU = "sum by (dp_rank) (rate(sglang:scheduler_process_cpu_seconds_tot
 PAIRS_PER_STEP = f'sum by (dp_rank) (rate(sglang:dp_attention_pairs_total{{kind="scheduled"}}[1m])) / {STEPS}'
 
 TOKENS_PER_STEP = f'sum by (dp_rank) (rate(sglang:dp_attention_tokens_total{{kind="scheduled"}}[1m])) / {STEPS}'
+
+ANSWER_WAIT = (
+    'sum(rate(sglang:time_to_first_token_seconds_sum{is_streaming="true"}[1m]))'
+    ' / sum(rate(sglang:time_to_first_token_seconds_count{is_streaming="true"}[1m]))'
+)
 
 PREFILL_TOKENS = 'sum by (dp_rank) (rate(sglang:realtime_tokens_total{mode="prefill_compute"}[1m]))'
 
@@ -57,6 +64,33 @@ TRANSFER_SPEED = (
     "1e9 * sum by (dp_rank) (rate(sglang:kv_transfer_speed_gb_s_sum[1m]))"
     " / sum by (dp_rank) (rate(sglang:kv_transfer_speed_gb_s_count[1m]))"
 )
+
+CARD_CLOCK = "avg_over_time(DCGM_FI_DEV_SM_CLOCK[1m]) * 1e6"
+
+CARD_MEMORY_CLOCK = "avg_over_time(DCGM_FI_DEV_MEM_CLOCK[1m]) * 1e6"
+
+CARD_REASONS = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS"
+
+CARD_XID = "DCGM_FI_DEV_XID_ERRORS"
+
+CARD_CORRECTED = "rate(DCGM_FI_DEV_ECC_SBE_VOL_TOTAL[1m])"
+
+CARD_UNCORRECTED = "rate(DCGM_FI_DEV_ECC_DBE_VOL_TOTAL[1m])"
+
+CARD_REMAPPED = "rate(DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS[1m])"
+
+CARD_REMAP_FAILED = "DCGM_FI_DEV_ROW_REMAP_FAILURE"
+
+CARD_MEMORY_TEMPERATURE = "DCGM_FI_DEV_MEMORY_TEMP"
+
+CARD_LINK_ERRORS = (
+    'sum without (__name__) (rate({__name__=~"DCGM_FI_DEV_NVLINK_(CRC_FLIT|CRC_DATA|REPLAY|RECOVERY)_ERROR_COUNT_TOTAL"}[1m]))'
+)
+
+CARD_PCIE_REPLAYS = "rate(DCGM_FI_DEV_PCIE_REPLAY_COUNTER[1m])"
+
+CARD_PCIE_WIDTH = "DCGM_FI_DEV_PCIE_LINK_WIDTH"
+
 # vLLM's, whose ranks are told apart by instance and engine
 
 VLLM_STEP_TIME = (

@@ -15,6 +15,8 @@ WORD = "redacted"
 _SECRET = re.compile(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
 _PRIVATE = re.compile(r"model|path|command|env|url|dir|host|addr|endpoint", re.IGNORECASE)
 _MODEL_KEYS = ("served_model_name", "model_path")
+_LABEL = re.compile(rb'(?<=[{,])(\s*+(\w++)=)"(?:[^"\\]|\\.)*+"')
+_CARD_LABELS = frozenset(b"gpu UUID pci_bus_id device modelName Hostname GPU_I_ID GPU_I_PROFILE err_code err_msg".split())
 _MODEL_LABEL = re.compile(rb'(?<=[{,])(\s*+(?:model_)?+name=)"((?:[^"\\]|\\.)*+)"')
 
 _LONG_ENOUGH = 6
@@ -27,8 +29,10 @@ class Redactor:
     Covered: the model_name label of metrics pages (each name becomes model-1, model-2, ... so that series stay apart); in /server_info
     the value of every field whose name contains key, token, secret, passw, credential or auth, numbers too, and every copy of such a
     value in other fields; texts and blocks of fields whose name contains model, path, command, env, url, dir, host, addr or endpoint; the
-    bodies of failed replies. API keys of ours are never in a page.
-    Not covered: the host names and ports of the target, other labels (such as those of --extra-metric-labels), load figures.
+    bodies of failed replies; on pages of dcgm-exporter every label but those that tell cards and hosts apart: pods, name spaces, serial
+    numbers. Pages of this node's processes hold nothing private. API keys of ours are never in a page.
+    Not covered: the host names and ports of the target and of its cards, the cards' UUIDs, other labels of the engine's pages (such as
+    those of --extra-metric-labels), load figures.
     """
 
     def __init__(self) -> None:
@@ -40,6 +44,8 @@ class Redactor:
             return replace(page, body=b"")
         if page.source in {Source.SGLANG_METRICS, Source.VLLM_METRICS}:
             return replace(page, body=_MODEL_LABEL.sub(self._label, page.body))
+        if page.source is Source.DCGM:
+            return replace(page, body=_LABEL.sub(_card_label, page.body))
         if page.source is Source.SGLANG_SERVER_INFO:
             return self._server_info(page)
         return page
@@ -78,6 +84,10 @@ class Redactor:
         if _SECRET.search(name) or (_PRIVATE.search(name) and not isinstance(value, int | float)):
             return WORD
         return self._clean(value, secrets)
+
+
+def _card_label(match: re.Match[bytes]) -> bytes:
+    return match[0] if match[2] in _CARD_LABELS else match[1] + b'"' + WORD.encode() + b'"'
 
 
 def _secrets(value: Any, under: bool = False) -> list[str]:

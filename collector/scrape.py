@@ -20,6 +20,7 @@ import httpx
 from collector import outcome
 from collector.engines.kinds import PATHS, kind_of, recognise
 from collector.errors import SourceError
+from collector.hardware import local
 from collector.model import Page, Source
 from collector.roles import FIRST_NODE_ONLY
 from collector.targets import Target, parse_target
@@ -31,7 +32,15 @@ INTERVALS: Mapping[Source, float] = {Source.SGLANG_LOADS: 1.0, Source.SGLANG_MET
 
 Whose page /metrics is shows when it comes: it is asked for as SGLang's and handed on as what it is (`kinds.recognise`)."""
 
-TIMEOUTS: Mapping[Source, float] = {Source.SGLANG_LOADS: 5.0, Source.SGLANG_METRICS: 10.0, Source.SGLANG_SERVER_INFO: 10.0}
+MACHINES: Mapping[Source, float] = {Source.DCGM: 5.0, Source.NVML: 2.0, Source.PROCFS: 1.0}
+"""The same for pages of a target's machines, where it has them. dcgm-exporter itself looks every 30 s unless it is told otherwise (-c)."""
+
+TIMEOUTS: Mapping[Source, float] = {
+    Source.SGLANG_LOADS: 5.0,
+    Source.SGLANG_METRICS: 10.0,
+    Source.SGLANG_SERVER_INFO: 10.0,
+    Source.DCGM: 10.0,
+}
 """Seconds for one whole request."""
 
 MAX_BYTES = 32 << 20
@@ -55,10 +64,12 @@ async def scrape(
 ) -> None:
     """Fetch the sources of `intervals` from all targets until `stop` is set; every outcome, failures too, goes to `on_page` as a Page.
 
-    /v1/loads and /server_info are asked of node 0, /metrics of every node. Returns at once when `stop` is set: requests under way are
-    dropped. What `on_page` raises ends the scrape.
+    /v1/loads and /server_info are asked of node 0, /metrics of every node; a target's machines are read at MACHINES' intervals. Returns at
+    once when `stop` is set: requests under way are dropped. What `on_page` raises ends the scrape. Raises ConfigError, before the first
+    page, when what a target wants of this node cannot be read here.
     """
     clock = _Clock()
+    lookers = [(target.engine, *looker) for target in targets for looker in local.lookers(target.local)]
     limits = httpx.Limits(keepalive_expiry=10 * max((every for every in intervals.values() if every < inf), default=1.0))
     trust = ssl.create_default_context()
     clients: list[httpx.AsyncClient] = []
@@ -74,8 +85,19 @@ async def scrape(
                     clients.append(client)
                     for source, every in intervals.items():
                         if number == 0 or source not in FIRST_NODE_ONLY:
-                            fetcher = _Fetcher(client, target, node, source, timeouts[source], max_bytes, clock, kind)
+                            fetcher = _Fetcher(
+                                client, target.engine, node, source, timeouts[source], max_bytes, clock, kind, keyed=bool(target.api_key)
+                            )
                             tasks.append(group.create_task(_poll(fetcher, every, on_page)))
+                for page in target.hardware:  # the engine's key is not for them
+                    client = httpx.AsyncClient(headers=_HEADERS, timeout=None, limits=limits, verify=trust, trust_env=False)  # noqa: S113
+                    clients.append(client)
+                    fetcher = _Fetcher(
+                        client, target.engine, page, Source.DCGM, timeouts.get(Source.DCGM, TIMEOUTS[Source.DCGM]), max_bytes, clock, kind
+                    )
+                    tasks.append(group.create_task(_poll(fetcher, MACHINES[Source.DCGM], on_page)))
+            for engine, source, look in lookers:
+                tasks.append(group.create_task(_poll(_Local(engine, source, look, clock), MACHINES[source], on_page)))
             await stop.wait()
             for task in tasks:
                 task.cancel()
@@ -102,14 +124,15 @@ class _Kind:
 
     def told(self, source: Source) -> None:
         """A page of this source was there."""
-        self._told = kind_of(source)
+        if source in PATHS:
+            self._told = kind_of(source)
 
     def has(self, source: Source) -> bool:
-        """Whether such an engine can have this page; the metrics page of one is that of the other."""
-        return self._told in {None, kind_of(source)} or source is Source.SGLANG_METRICS
+        """Whether such an engine can have this page; the metrics page of one is that of the other, and a machine is nobody's."""
+        return self._told in {None, kind_of(source)} or source is Source.SGLANG_METRICS or source not in PATHS
 
 
-async def _poll(fetcher: _Fetcher, every: float, on_page: Callable[[Page], None]) -> None:
+async def _poll(fetcher: _Fetcher | _Local, every: float, on_page: Callable[[Page], None]) -> None:
     """One page after the other, on deadlines that do not drift."""
     deadline = time.monotonic()
     while fetcher.worthwhile:
@@ -124,6 +147,31 @@ async def _poll(fetcher: _Fetcher, every: float, on_page: Callable[[Page], None]
         await asyncio.sleep(deadline - time.monotonic())
 
 
+class _Local:
+    """A look at this node, as often as wanted, in a thread: it reads files, or asks a driver that may be slow."""
+
+    unreached = False  # it is asked for again and again
+    worthwhile = True
+
+    def __init__(self, engine: str, source: Source, look: Callable[[], bytes], clock: _Clock) -> None:
+        self._engine = engine
+        self._source = source
+        self._look = look
+        self._clock = clock
+
+    async def fetch(self) -> Page:
+        """One look and its outcome. Raises nothing but cancellation."""
+        start = self._clock.now()
+        body, error = b"", None
+        try:
+            body = await asyncio.to_thread(self._look)
+        except (SourceError, OSError) as failure:
+            error = f"{self._source.value}: {failure}"
+        arrived = self._clock.now()
+        status = 0 if error else 200
+        return Page(self._engine, local.NODE, self._source, arrived, arrived - start, status, local.CONTENT_TYPE, body, error)
+
+
 class _Unanswered(httpx.NetworkError):
     """The connection broke before any part of a reply came."""
 
@@ -134,23 +182,26 @@ class _Fetcher:
     def __init__(
         self,
         client: httpx.AsyncClient,
-        target: Target,
+        engine: str,
         node: str,
         source: Source,
         limit: float,
         max_bytes: int,
         clock: _Clock,
         kind: _Kind,
+        *,
+        keyed: bool = False,
     ) -> None:
         self._client = client
-        self._target = target
+        self._engine = engine
+        self._keyed = keyed
         self._node = node
         self._source = source
         self._limit = limit
         self._max_bytes = max_bytes
         self._clock = clock
         self._kind = kind
-        self._url = node + PATHS[source]
+        self._url = node + PATHS.get(source, "")  # a page of a machine is named in full
         self.unreached = False  # nobody listened at the last attempt
 
     @property
@@ -177,7 +228,7 @@ class _Fetcher:
             error = outcome.of_failure(self._url, failure)
         if error is None:
             if status != 200:
-                error = outcome.of_status(self._url, self._source, status, self._target.api_key is not None)
+                error = outcome.of_status(self._url, self._source, status, self._keyed)
             else:
                 error = outcome.of_body(self._url, self._source, body)
         arrived = self._clock.now()
@@ -187,7 +238,7 @@ class _Fetcher:
             source = recognise(body) if source is Source.SGLANG_METRICS else source
             if source is not Source.SGLANG_SERVER_INFO:  # a page of that name proves nothing: vLLM can have one too
                 self._kind.told(source)
-        return Page(self._target.engine, self._node, source, arrived, arrived - start, status, kind, kept, error)
+        return Page(self._engine, self._node, source, arrived, arrived - start, status, kind, kept, error)
 
     async def _request(self) -> tuple[int, str, bytes]:
         """Status, content type and body; SourceError for a reply that is refused as such."""

@@ -2,7 +2,7 @@
 
 A rule names the signals it needs from here, `slowrank doctor` says which are missing and how to turn them on, and each engine
 file (collector/engines/) says where a signal is read. Units are base units; a COUNTER reaches a window as its rate per second.
-Sources of the facts: SGLang 0.5.23's own code, see docs/signals.md.
+Sources of the facts: SGLang 0.5.23's own code, see docs/signals.md; of cards and processes: docs/hardware.md.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ _LOADS = "upgrade SGLang to >= 0.5.18; /v1/loads needs no flag"
 _TIMER = "start SGLang with --enable-metrics and SGLANG_ENABLE_METRICS_DEVICE_TIMER=1"
 _EPLB = "start SGLang with --enable-metrics --expert-distribution-recorder-mode stat --expert-balancedness-report-mode prometheus"
 _DISPATCH = "run DeepXTrace beside an engine that dispatches with DeepEP, and give its log to slowrank diagnose --dispatch-log FILE"
+_DCGM = "give each node's dcgm-exporter page with --hardware URL, or run on the node with --nvml"
+_PROCFS = "run on the node that the ranks run on, with --procfs"
 
 CATALOGUE: dict[str, Signal] = {}
 
@@ -259,6 +261,24 @@ BALANCEDNESS_COUNT = _signal(
     "separates hot experts from a slow group",
     Scope.ENGINE,
 )
+FIRST_TOKEN_TIME = _signal(
+    "first_token_time",
+    "s",
+    Kind.COUNTER,
+    "time from a streaming request's arrival at the front end to its first token there, summed",
+    _METRICS,
+    "shows waiting that no rank causes",
+    Scope.ENGINE,
+)
+FIRST_TOKENS = _signal(
+    "first_tokens",
+    "1",
+    Kind.COUNTER,
+    "streaming requests that got their first token",
+    _METRICS,
+    "shows waiting that no rank causes",
+    Scope.ENGINE,
+)
 EXPERT_LOAD = _signal(
     "expert_load",
     "tokens",
@@ -284,4 +304,89 @@ DISPATCH_AWAITED = _signal(
     _DISPATCH,
     "tells a rank that is late itself from one that is reached late",
     optional=True,
+)
+
+
+def _card(name: str, unit: str, kind: Kind, about: str, adds: str, line: str = "") -> str:
+    """A signal of a rank's card or cards. `line`: of dcgm-exporter's counters file, where it is not in the default one."""
+    enable = f'add the line "{line}" to dcgm-exporter\'s counters file (-f FILE) and {_DCGM}' if line else _DCGM
+    return _signal(name, unit, kind, about, enable, adds, optional=True)
+
+
+_REASONS = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS, gauge, Current clock event reasons (bitmask)."
+_COOLING = "names a card that is too hot"
+
+CARD_CLOCK = _card(
+    "card_sm_clock", "Hz", Kind.GAUGE, "SM clock of the rank's slowest card while it works", "shows a card slower than its peers"
+)
+CARD_MEMORY_CLOCK = _card("card_memory_clock", "Hz", Kind.GAUGE, "memory clock of its slowest card", "shows slow memory")
+CARD_TEMPERATURE = _card("card_temperature", "C", Kind.GAUGE, "temperature of its hottest card", _COOLING)
+CARD_MEMORY_TEMPERATURE = _card("card_memory_temperature", "C", Kind.GAUGE, "temperature of its hottest memory", _COOLING)
+CARD_POWER = _card("card_power", "W", Kind.GAUGE, "power that its cards draw", "shows a card held at another power than its peers")
+CARD_THERMAL = _card("card_thermal_slowdown", "ratio", Kind.GAUGE, "share of time slowed for heat (0x20, 0x40)", _COOLING, _REASONS)
+CARD_BRAKE = _card(
+    "card_power_brake", "ratio", Kind.GAUGE, "share of time slowed by the power supply (0x80)", "names failing power", _REASONS
+)
+CARD_SLOWDOWN = _card("card_hardware_slowdown", "ratio", Kind.GAUGE, "share of time slowed by hardware (0x8)", _COOLING, _REASONS)
+CARD_CAPPED = _card(
+    "card_power_capped", "ratio", Kind.GAUGE, "share of time at the power limit (0x4), no fault", "explains clocks", _REASONS
+)
+CARD_XID = _card("card_xid", "1", Kind.GAUGE, "last XID of the driver that concerns hardware; 0: none", "names a failing card")
+CARD_CORRECTED = _card(
+    "card_corrected_errors",
+    "1",
+    Kind.COUNTER,
+    "memory errors that ECC corrected",
+    "names a card whose memory fails",
+    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL, counter, Total number of single-bit volatile ECC errors.",
+)
+CARD_UNCORRECTED = _card(
+    "card_uncorrected_errors",
+    "1",
+    Kind.COUNTER,
+    "memory errors that ECC could not correct",
+    "names a card whose memory fails",
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL, counter, Total number of double-bit volatile ECC errors.",
+)
+CARD_REMAPPED = _card("card_remapped_rows", "1", Kind.COUNTER, "memory rows replaced for uncorrected errors", "names failing memory")
+CARD_REMAP_FAILED = _card("card_remap_failed", "1", Kind.GAUGE, "1 when a row could not be replaced", "names failing memory")
+CARD_LINK_ERRORS = _card(
+    "card_link_errors",
+    "1",
+    Kind.COUNTER,
+    "NVLink checksum errors, replays and recoveries",
+    "names a card with a bad link",
+    "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL, counter, Total number of NVLink flow-control CRC errors.",
+)
+CARD_PCIE_REPLAYS = _card("card_pcie_replays", "1", Kind.COUNTER, "PCIe retries", "names a card with a bad slot or riser")
+CARD_PCIE_WIDTH = _card(
+    "card_pcie_width",
+    "1",
+    Kind.GAUGE,
+    "PCIe lanes in use, of its narrowest card",
+    "names a card with a bad slot or riser",
+    "DCGM_FI_DEV_PCIE_LINK_WIDTH, gauge, PCIe Link Width",
+)
+
+
+def _process(name: str, unit: str, kind: Kind, about: str, adds: str) -> str:
+    """A signal of a rank's scheduler process."""
+    return _signal(name, unit, kind, about, _PROCFS, adds, optional=True)
+
+
+RUN_QUEUE_DELAY = _process(
+    "run_queue_delay", "s", Kind.COUNTER, "time its main thread was ready but waited for a CPU", "shows a stolen CPU"
+)
+PROCESS_CPU = _process("process_cpu", "s", Kind.COUNTER, "CPU time of its main thread", "tells starved from busy where the engine does not")
+INVOLUNTARY_SWITCHES = _process("involuntary_switches", "1", Kind.COUNTER, "times it was taken off its CPU", "shows a stolen CPU")
+CGROUP_THROTTLED = _process("cgroup_throttled", "s", Kind.COUNTER, "time its cgroup was held at its CPU quota", "shows a quota too small")
+PROCESS_STOPPED = _process(
+    "process_stopped", "ratio", Kind.GAUGE, "share of looks that found it stopped (T)", "names the rank that stopped all"
+)
+PROCESS_BLOCKED = _process(
+    "process_blocked", "ratio", Kind.GAUGE, "share of looks that found it in the kernel (D)", "shows a stuck driver or disk"
+)
+CPU_PRESSURE = _process("cpu_pressure", "s", Kind.COUNTER, "time some task of its node waited for a CPU", "shows a node short of CPUs")
+FAR_FROM_CARD = _process(
+    "far_from_card", "ratio", Kind.GAUGE, "share of looks that found it on another NUMA node than its card", "shows bad pinning"
 )

@@ -231,18 +231,18 @@ def _table(tracks: list[_Track], ranks: tuple[int, ...], edges: FloatArray) -> d
     for track in tracks:
         columns = np.array([track.ranks.columns.get(rank, -1) for rank in ranks], dtype=int)
         speakers = np.array([track.speakers.get(rank, 0) for rank in ranks], dtype=float)
-        for signal, (found, held) in _on_grid(track.ranks, edges).items():
+        for signal, (found, held) in on_grid(track.ranks, edges).items():
             mine = (columns >= 0) & held[columns] & (speakers < said.setdefault(signal, np.full(shape[0], np.inf)))
             said[signal][mine] = speakers[mine]
             table.setdefault(signal, np.full(shape, np.nan))[mine] = found[columns[mine]]
-        for signal, (found, _) in _on_grid(track.engine, edges).items():
+        for signal, (found, _) in on_grid(track.engine, edges).items():
             if signal in CATALOGUE and CATALOGUE[signal].scope is Scope.ENGINE:
                 table[signal] = found
     return {signal: found for signal, found in table.items() if np.isfinite(found).any()}
 
 
-def _on_grid(ring: Ring, edges: FloatArray) -> dict[str, tuple[FloatArray, npt.NDArray[np.bool_]]]:
-    """Signal -> its (columns, T) values, and (columns,) whether it was ever seen there."""
+def on_grid(ring: Ring, edges: FloatArray) -> dict[str, tuple[FloatArray, npt.NDArray[np.bool_]]]:
+    """Signal -> its (columns, T) values, and (columns,) whether it was ever seen there; nothing before the second page."""
     interval = ring.interval
     if interval is None:
         return {}

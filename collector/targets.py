@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from collector.errors import ConfigError
+from collector.model import Source
 
 EXAMPLE = "for example host:30000, or host0:30000,host1:30000 for an engine of two nodes (node 0 first)"
 
@@ -14,11 +16,15 @@ _PAGES = ("/metrics", "/v1/loads", "/server_info", "/get_load", "/health")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One engine to be read. `engine` is the id: the text as given; `nodes` are base URLs without a trailing slash, node 0 first."""
+    """One engine to be read. `engine` is the id: the text as given; `nodes` are base URLs without a trailing slash, node 0 first.
+
+    `hardware` are URLs of dcgm-exporter pages of its nodes, `local` what is read of the very node that we run on."""
 
     engine: str
     nodes: tuple[str, ...]
     api_key: str | None = field(default=None, repr=False)
+    hardware: tuple[str, ...] = ()
+    local: frozenset[Source] = frozenset()
 
     def __post_init__(self) -> None:
         if self.api_key is not None and not (
@@ -37,6 +43,28 @@ def parse_target(text: str, api_key: str | None = None) -> Target:
     if len(set(nodes)) < len(nodes):
         raise ConfigError(f"{text!r} names a node twice; {EXAMPLE}")
     return Target(",".join(parts), nodes, api_key)
+
+
+def with_machines(target: Target, pages: Sequence[str], local: frozenset[Source] = frozenset()) -> Target:
+    """The target with its machines' pages: host:port of a dcgm-exporter, or the full URL of its page. ConfigError for anything else."""
+    return replace(target, hardware=tuple(dict.fromkeys(map(_exporter, pages))), local=local)
+
+
+def _exporter(text: str) -> str:
+    example = "for example --hardware node0:9400, or the full URL of a dcgm-exporter's page"
+    if "@" in text or "?" in text or "#" in text:  # a password or a key may be in it: not repeated
+        raise ConfigError(f"--hardware may not hold a user name, query or fragment; {example}")
+    scheme, separator, _ = text.partition("://")
+    try:
+        url = urlsplit(text if separator else f"http://{text}")
+        host, port = url.hostname, url.port
+    except ValueError:
+        host, port = None, None
+    if not host or port == 0 or (port is None and not separator) or not text.isprintable() or any(map(str.isspace, text)):
+        raise ConfigError(f"--hardware {text[:80]!r} is no host and port or URL; {example}")
+    if separator and scheme.lower() not in {"http", "https"}:
+        raise ConfigError(f"--hardware: {scheme[:20]!r} is no scheme to read a page by, only http and https are; {example}")
+    return f"{url.scheme}://{url.netloc.lower()}{url.path.rstrip('/') or '/metrics'}"
 
 
 def _node(text: str) -> str:

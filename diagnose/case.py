@@ -9,7 +9,7 @@ import numpy as np
 
 from collector import signals
 from collector.model import Clock, FloatArray, Window
-from diagnose import attribution, lockstep, prefill, slow_card
+from diagnose import attribution, front_end, lockstep, prefill, prefill_drag, slow_card
 from diagnose.model import Share
 
 MIN_INTERVALS = 3
@@ -32,6 +32,11 @@ class Case:
         """Whether the window can show that something persists."""
         return len(self.window.edges) > MIN_INTERVALS and self.window.end - self.window.start >= MIN_SECONDS
 
+    @property
+    def prefills(self) -> bool:
+        """Whether the engine is the prefill half of a split one: it decodes nothing, and its steps are as long as its prompts."""
+        return self.window.engine.facts.role == "prefill"
+
     @cached_property
     def step_time(self) -> float | None:
         """The group's cadence in seconds, None when no step was seen."""
@@ -53,11 +58,15 @@ class Case:
         """Share of step time that host lateness costs; None when waits are unknown.
 
         With overlapped scheduling a wait costs only what leaves the device dry. The device timer says how much that is; else the rise over
-        the healthy past; else nothing bounds it from below and half of the waits is the estimate.
+        the healthy past; else nothing bounds it from below and half of the waits is the estimate. So it is on a prefill server, whose
+        time per step holds that without prompts, in which nobody's waiting costs anything.
         """
         if self.waits is None or not self.step_time:
             return None
         waited = self.waits.lost
+        if self.prefills:
+            upper = min(1.0, waited / self.step_time)
+            return Share(upper / 2, 0.0, upper)
         exposed = lockstep.host_exposed(self.window, self.step_time)
         if exposed is not None:
             lost = min(waited, exposed) / self.step_time
@@ -84,8 +93,8 @@ class Case:
         if exposed is None and before is not None:
             exposed = max(0.0, self.step_time - before)
         one = self.host_lost
-        if exposed is None or self.window.engine.facts.role == "prefill":
-            return one  # a prefill server's time per step holds that without prompts, in which nobody's waiting costs anything
+        if exposed is None or self.prefills:
+            return one
         dry = max(one.mid, min(1.0, min(waited, exposed) / self.step_time))
         return Share(dry, one.low, max(one.high, dry))
 
@@ -102,9 +111,28 @@ class Case:
         return prefill.prefill_load(self.window)
 
     @cached_property
+    def group_drag(self) -> prefill_drag.PrefillDrag | None:
+        """What prefill on any rank does to the group's steps."""
+        return prefill_drag.prefill_drag(self.window)
+
+    @cached_property
+    def prefill_growth(self) -> prefill_drag.Growth | None:
+        """What prefill on any rank costs more than in the healthy past."""
+        before = prefill.prefill_load(self.baseline) if self.baseline else None
+        if self.excess is None or self.prefill_load is None or before is None:
+            return None
+        leaders = self.prefill_load.drag - before.drag * self.excess.before / self.excess.now
+        return prefill_drag.growth(self.window, self.baseline, self.excess, leaders)
+
+    @cached_property
+    def first_tokens(self) -> front_end.FirstTokens | None:
+        """How long requests wait for their first token, and where."""
+        return front_end.first_tokens(self.window, self.group_drag)
+
+    @cached_property
     def excess(self) -> attribution.Excess | None:
-        """Cadence that no known cause explains, against the healthy past."""
-        return attribution.excess(self.window, self.baseline, self.pair_load, self.host_dry)
+        """Cadence that no known cause explains, against the past; None on a prefill server, whose steps are as long as its prompts."""
+        return None if self.prefills else attribution.excess(self.window, self.baseline, self.pair_load, self.host_dry)
 
     @cached_property
     def card(self) -> slow_card.Named | slow_card.Nobody | slow_card.Unidentified | None:
@@ -125,8 +153,8 @@ class Case:
 
     @cached_property
     def cpu_per_second(self) -> FloatArray:
-        """(R,) CPU seconds per second of each scheduler process."""
-        return self.window.mean(signals.SCHEDULER_CPU)
+        """(R,) CPU seconds per second of each scheduler process: the engine's word, else the kernel's for all ranks."""
+        return self.window.mean(signals.SCHEDULER_CPU if self.window.has(signals.SCHEDULER_CPU) else signals.PROCESS_CPU)
 
     def rank_ids(self, rows: tuple[int, ...]) -> tuple[int, ...]:
         """Rank ids of array rows."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from collector import enabling, promql, signals
-from collector.model import Clock, FloatArray, Window
-from diagnose import attribution, blind, change, clocks, fleet, independent, lockstep, remedies
+from collector.model import Window
+from diagnose import blind, change, lockstep, remedies
 from diagnose.case import Case
+from diagnose.confidence import calibrated, calibration
 from diagnose.model import (
     STEP_TIME,
     Class,
@@ -22,14 +20,15 @@ from diagnose.model import (
     Missing,
     NoData,
     Outcome,
-    RankRow,
     RuledOut,
     RuleOutcome,
     Severity,
     Share,
     Verdict,
 )
+from diagnose.notes import notes
 from diagnose.plausible import plausible
+from diagnose.rank_table import rank_rows
 from diagnose.rules import Rule, load
 
 SIGNIFICANT = 0.03
@@ -57,27 +56,34 @@ class _Found:
 
 
 def diagnose(
-    window: Window, baseline: Window | None = None, rules: Mapping[str, Rule] | None = None, twins: Sequence[Window] = ()
+    window: Window,
+    baseline: Window | None = None,
+    rules: Mapping[str, Rule] | None = None,
+    twins: Sequence[Window] = (),
+    *,
+    sure: Callable[[float, str], float] = calibrated,
 ) -> EngineDiagnosis:
     """What a window says about its engine. `baseline`: a window of the same engine when it was healthy, if there is one. `twins`: windows
-    of engines that serve the same (`fleet.twins`), which stand in where there is no baseline."""
+    of engines that serve the same (`fleet.twins`), which stand in where there is no baseline.
+
+    `sure` turns what a rule states, and its id, into a confidence; who measures it again leaves it as stated."""
     window = plausible(window)
     past = None if baseline is None else change.calm_part(plausible(baseline))
     case = Case(window, past, tuple(plausible(twin) for twin in twins))
     asked = rules if rules is not None else load()
-    outcomes = {rule_id: _ask(rule, case) for rule_id, rule in asked.items()}
+    outcomes = {rule_id: _surely(rule_id, _ask(rule, case), sure) for rule_id, rule in asked.items()}
     verdict = _dated(window, _adjudicate(case, asked, outcomes))
     return EngineDiagnosis(
         engine=window.engine,
         start=window.start,
         end=window.end,
         scrapes=window.scrapes,
-        ranks=_rank_rows(case, verdict),
+        ranks=rank_rows(case, verdict),
         step_time=case.step_time,
         verdict=verdict,
         outcomes=tuple(RuleOutcome(rule_id, outcome) for rule_id, outcome in outcomes.items()),
         problems=window.problems,
-        notes=_notes(case),
+        notes=notes(case, verdict, outcomes.values()),
     )
 
 
@@ -94,14 +100,18 @@ def _ask(rule: Rule, case: Case) -> Outcome:
         return NoData((), f"the rule failed: {type(error).__name__}: {error}")
 
 
+def _surely(rule_id: str, outcome: Outcome, sure: Callable[[float, str], float]) -> Outcome:
+    return replace(outcome, confidence=sure(outcome.confidence, rule_id)) if isinstance(outcome, Finding) else outcome
+
+
 def _adjudicate(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Outcome]) -> Verdict:
     found = [_Found(rules[rule_id], outcome) for rule_id, outcome in outcomes.items() if isinstance(outcome, Finding)]
     total = _lockstep_loss(case, found)
     found = _fitted(found, total)
-    found.sort(key=lambda f: (f.finding.share.mid, f.finding.confidence), reverse=True)
+    found.sort(key=lambda f: (_severity(f) is not Severity.NOTE, f.finding.share.mid, f.finding.confidence), reverse=True)
     kind = case.window.engine.kind
-    told = bool(found) and found[0].rule.klass in BLAMED  # then a source that hardly any engine has would add nothing
-    missing = _missing((o for rule_id, o in outcomes.items() if not (told and _unread(case, rules[rule_id]))), kind)
+    # a source that nobody gave is not missed in every report: the doctor offers it, and a finding that needs it says so (would_tell)
+    missing = _missing((o for rule_id, o in outcomes.items() if not _unread(case, rules[rule_id])), kind)
     lost = _lost_time(total, found)
     if not found:
         return _nothing_found(case, rules, outcomes, lost, missing)
@@ -113,6 +123,10 @@ def _adjudicate(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Ou
     )
     blamed = {first.rule.klass, *(v.klass for v in also)}
     return _verdict(first, kind, lost, _ruled_out(case, rules, outcomes, blamed), missing, also)
+
+
+def _severity(found: _Found) -> Severity:
+    return found.finding.severity or found.rule.severity
 
 
 def _verdict(
@@ -130,7 +144,7 @@ def _verdict(
         ranks=finding.ranks,
         confidence=finding.confidence,
         summary=finding.summary,
-        severity=rule.severity,
+        severity=_severity(found),
         share=finding.share,
         lost_time=lost,
         evidence=tuple(replace(shown, promql=promql.on(kind, shown.promql)) for shown in finding.evidence),
@@ -169,7 +183,7 @@ def _nothing_found(
         klass=Class.HEALTHY,
         cause=None,
         ranks=(),
-        confidence=round(0.95 * UNTESTED ** _untested(case, unanswered.values()), 3),
+        confidence=round(calibration().healthy * UNTESTED ** _untested(case, unanswered.values()), 3),
         summary="no persistent loss of time has a cause among the ranks",
         severity=Severity.NOTE,
         share=None,
@@ -199,13 +213,9 @@ def _unread(case: Case, rule: Rule) -> bool:
 
 
 def _counts(case: Case, rule: Rule) -> bool:
-    """Whether a rule must have looked before a window is healthy. Only the comparison with a past need not: where none was given, and on a
-    prefill server, whose steps are as long as its prompts."""
-    return rule.klass in BLAMED or (case.baseline is not None and not _prefills(case))
-
-
-def _prefills(case: Case) -> bool:
-    return case.window.engine.facts.role == "prefill"
+    """Whether a rule must have looked before a window is healthy. The comparison with a past need not: where none was given, and on a
+    prefill server, whose steps are as long as its prompts. Nor need what lies outside the ranks: `healthy` speaks of the ranks."""
+    return rule.klass in BLAMED or (rule.klass is Class.INSUFFICIENT and case.baseline is not None and not case.prefills)
 
 
 def _why_insufficient(case: Case, silent: Mapping[str, NoData], lost: LostTime) -> str:
@@ -283,46 +293,3 @@ def _lost_time(total: float | None, found: list[_Found]) -> LostTime:
         return LostTime(None)
     by_cause = {f.rule.id: round(f.finding.share.mid, 4) for f in _of_step_time(found)}
     return LostTime(round(total, 4), by_cause | {"unexplained": round(max(0.0, total - sum(by_cause.values())), 4)})
-
-
-def _rank_rows(case: Case, verdict: Verdict) -> tuple[RankRow, ...]:
-    window = case.window
-    waits = case.waits
-    own = None if window.engine.clock is Clock.EXCHANGE else independent.pace(window)
-    culprits = set(verdict.ranks).union(*(set(v.ranks) for v in verdict.also))
-    columns: dict[str, FloatArray] = {
-        "step_time": own.steps if own else np.full(len(window.ranks), np.nan),
-        "running": window.mean(signals.RUNNING),
-        "waiting": window.mean(signals.WAITING),
-        "tokens_per_step": lockstep.per_step(window, signals.ATTENTION_TOKENS),
-        "pairs_per_step": attribution.mean_pairs(window),
-        "wait_per_step": waits.per_step if waits else np.full(len(window.ranks), np.nan),
-        "lateness": waits.lateness if waits else np.full(len(window.ranks), np.nan),
-        "scheduler_cpu": case.cpu_per_second,
-        "snapshot_age": window.mean(signals.SNAPSHOT_AGE),
-    }
-    known = {name: [value if math.isfinite(value) else None for value in column.tolist()] for name, column in columns.items()}
-    return tuple(
-        RankRow(rank=rank, culprit=rank in culprits, **{name: column[row] for name, column in known.items()})
-        for row, rank in enumerate(window.ranks)
-    )
-
-
-def _notes(case: Case) -> tuple[str, ...]:
-    notes = [f"Clock read: {case.window.engine.clock}. {clocks.NOTES[case.window.engine.clock]}"]
-    accelerator = case.window.engine.facts.accelerator
-    if accelerator and "virtual" in accelerator.lower():
-        notes.append(f"The engine says that it runs on {accelerator}: its durations are simulated.")
-    if _prefills(case):
-        notes.append("A prefill server's steps are as long as its prompts: a slowdown of the whole group would not be seen.")
-    elif case.baseline is None:
-        notes.append(_without_past(len(case.twins)))
-    return tuple(notes)
-
-
-def _without_past(twins: int) -> str:
-    if not twins:
-        return "No healthy past of this engine was given: a slowdown of the whole group would not be seen."
-    if twins < fleet.QUORUM:
-        return "No healthy past was given, and one twin is no majority: which of the two is slower than it should be would not be seen."
-    return f"No healthy past was given: the measure is {twins} twins, so a slowdown of most of them would not be seen."

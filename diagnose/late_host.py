@@ -8,7 +8,7 @@ import numpy as np
 
 from collector import promql, signals
 from diagnose import clocks, entangled, lockstep
-from diagnose.case import Case
+from diagnose.case import MIN_INTERVALS, Case
 from diagnose.model import Evidence, Healthy, NoData, Share
 from diagnose.rules import Limits, Threshold
 
@@ -35,10 +35,28 @@ THRESHOLDS = {
         "x the peers' CPU",
         "healthy peers differ by at most 1.24 (healthy_spread.py); 50 ms of extra work a step gave 139, a starved process 0.8",
     ),
+    "swing": Threshold(
+        0.2,
+        "of the larger lateness",
+        "a steady extra cost of 50 ms swings by at most 0.003 in virtual time, one that comes and goes by 0.30; real flushes add a tenth",
+    ),
 }
 
 CROWDED = 2.0
 """Times the peers' running requests from which lateness may be load: healthy ranks reach 1.63 (benchmarks/healthy_spread.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swing:
+    """Between which figures the lateness of a rank goes through the window, in seconds per step: its tenth and ninetieth percentile."""
+
+    low: float
+    high: float
+    changes: int  # times that it passes the middle between the two
+
+    def bimodal(self, limit: Limits) -> bool:
+        """Whether it changes by more than a steady cost does, and back: a single change is an onset."""
+        return self.low < (1.0 - limit.swing) * self.high and self.changes > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +70,7 @@ class LateHost:
     cpu_ratio: float | None  # CPU of the late ranks over their peers' median
     weakened_by: tuple[str, ...]
     named: bool  # False: `rows` are candidates
+    swing: Swing | None  # of the first of `rows`; None when fewer than MIN_INTERVALS intervals show it
     would_tell: str = ""
 
     @property
@@ -78,7 +97,16 @@ def late_host(case: Case, limit: Limits) -> LateHost | Healthy | NoData:
         return Healthy(_calm(waits, cost, clear=clear))
     row = waits.late[0]
     named = waits.complete and len(waits.late) <= len(waits.per_step) / 2
-    found = LateHost(waits.late, cost, waits.agreement, (_wait_evidence(case, waits, row),), _cpu_ratio(case, waits.late), weakened, named)
+    found = LateHost(
+        waits.late,
+        cost,
+        waits.agreement,
+        (_wait_evidence(case, waits, row),),
+        _cpu_ratio(case, waits.late),
+        weakened,
+        named,
+        _swing(case, row),
+    )
     return _with_pairs(case, _with_load(case, found), limit)
 
 
@@ -106,6 +134,16 @@ def _wait_evidence(case: Case, waits: lockstep.Waits, row: int) -> Evidence:
         threshold=peers - waits.spread,
         promql=promql.WAIT_PER_STEP if waits.complete else promql.SYNC_WAIT_PER_STEP,
     )
+
+
+def _swing(case: Case, row: int) -> Swing | None:
+    late = lockstep.lateness_series(case.window, row)
+    late = late[np.isfinite(late)]
+    if len(late) < MIN_INTERVALS:
+        return None
+    low, high = (float(v) for v in np.quantile(late, (0.1, 0.9)))
+    above = late > (low + high) / 2
+    return Swing(max(0.0, low), high, int(np.count_nonzero(above[1:] != above[:-1]))) if high > 0 else None
 
 
 def _cpu_ratio(case: Case, rows: tuple[int, ...]) -> float | None:

@@ -161,6 +161,15 @@ def _wait(window: Window) -> FloatArray | None:
     return wait / rate
 
 
+def lateness_series(window: Window, row: int) -> FloatArray:
+    """(T,) seconds per step by which a rank's wait is shorter than its peers' median in each interval; NaN where unobserved."""
+    total = window.get(signals.SYNC_WAIT) + (window.get(signals.RECV_WAIT) if window.has(signals.RECV_WAIT) else 0.0)
+    rate = nanmedian(window.get(signals.STEPS_ACTIVE) + window.get(signals.STEPS_IDLE))
+    peers = nanmedian(np.delete(total, row, axis=0))
+    stepped = np.isfinite(rate) & (rate > LEAST_RATE)
+    return np.where(stepped, (peers - total[row]) / np.where(stepped, rate, 1.0), np.nan)
+
+
 @once_a_window
 def waits(window: Window) -> Waits | None:
     """The host waits of a window; None when the exchange's wait or the steps were not observed, or on fewer than two ranks."""

@@ -70,6 +70,7 @@ class Finding:
     evidence: tuple[Evidence, ...]
     would_tell: str = ""  # the observation that would settle what is still open
     weakened_by: tuple[str, ...] = ()  # signals whose absence lowered the confidence
+    severity: Severity | None = None  # None: its rule's
     share_of: str = STEP_TIME  # what `share` is a share of, in words
 
 

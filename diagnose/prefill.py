@@ -13,7 +13,7 @@ import numpy as np
 
 from collector import signals
 from collector.model import FloatArray, Window, once_a_window
-from diagnose import lockstep
+from diagnose import blocks, bursts, lockstep
 from diagnose.model import Share
 from diagnose.rules import Limits, Threshold
 
@@ -27,12 +27,37 @@ THRESHOLDS = {
         "healthy chat traffic loses at most 0.002 to uneven prefill (healthy_spread.py); 48K-token prompts on one rank lost 0.5",
     ),
     "lead": Threshold(
-        2.0,
+        2.5,
         "x the peers' prefill time",
-        "healthy ranks differ by at most 1.2 (healthy_spread.py); what is spread over all ranks cannot be levelled further",
+        "healthy windows that cost time reach 2.51 with questions about documents (healthy_spread.py, rag); faults had 3.0 and more",
+    ),
+    "agreement": Threshold(
+        0.75,
+        "of the window's blocks",
+        "all of 2 or 3 blocks: with coding agents some rank leads 0.7 of all windows, and all blocks of 0.17 of them",
+    ),
+    "some": Threshold(
+        0.5,
+        "of the window's blocks",
+        "2 of 3 where the past had nothing like it: lost caches lead in 0.67 at least, as a block of 3 s can pass without a request",
+    ),
+    "usual": Threshold(
+        2.0,
+        "x the past's most uneven prefill",
+        "windows of coding agents in which one rank led all along had up to 1.91 times the worst of the half minute before; faults had 9",
+    ),
+    "block": Threshold(
+        0.01,
+        "of step time in a block",
+        "a fifth of what the window must lose: faults lost at least 0.02 in each block, blocks without a prompt lose 0",
     ),
     "hit": Threshold(
         0.3, "of prompt tokens", "healthy ranks fall at most 0.025 below their peers (healthy_spread.py); a lost cache fell 0.5 to 1"
+    ),
+    "swing": Threshold(
+        2.9,
+        "x the root of the peers' requests",
+        "requests of healthy ranks swing by at most 2.45 in ten seconds (healthy_spread.py, rag); bursts of 12 and 20 gave 3.4 to 6.8",
     ),
     "more": Threshold(
         2.5, "x the peers' prompt tokens", "equal traffic differs by up to 2.32 in ten seconds (healthy_spread.py); more is other prompts"
@@ -49,6 +74,17 @@ class PrefillLoad:
     leader: int  # row
     drag: float  # share of step time that the busiest rank's prefill adds to the group
     lost: Share  # share that dealing the same prefill evenly would give back
+    blocks: FloatArray  # (R, B) `busy` in each block of the window
+    stretch: float  # share of the leader's prefill step beyond a decode step
+
+    def persistence(self, limit: Limits) -> float:
+        """Share of the window's blocks in which the leader prefills `limit.lead` times as long as its peers at a cost of `limit.block`."""
+        known = self.blocks[:, np.isfinite(self.blocks[self.leader])]
+        if not known.shape[1]:
+            return 0.0
+        usual = np.nan_to_num(lockstep.nanmedian(np.delete(known, self.leader, axis=0)))
+        uneven = known[self.leader] - lockstep.nanmean(known.T)
+        return float(np.mean((known[self.leader] >= limit.lead * usual) & (uneven * self.stretch >= limit.block)))
 
 
 @once_a_window
@@ -62,7 +98,7 @@ def prefill_load(window: Window) -> PrefillLoad | None:
     mid, low, high = _stretch(window, leader, float(busy[leader]))
     uneven = float(busy[leader] - lockstep.average(busy))
     lost = Share(uneven * mid, uneven * low, uneven * high)
-    return PrefillLoad(busy, leader, float(busy[leader]) * mid, lost)
+    return PrefillLoad(busy, leader, float(busy[leader]) * mid, lost, np.minimum(blocks.means(window, signals.PREFILL_BUSY), 1.0), mid)
 
 
 @once_a_window
@@ -78,15 +114,18 @@ class Why(Enum):
     """Why a rank prefills: each is one rule's, so that exactly one of them speaks."""
 
     RETRACTED = "computes retracted requests again"
+    BURST = "computes what came at once"
     UNCACHED = "computes prompts that its peers find cached"
     NEW = "computes prompts that are longer or more than its peers'"
 
 
 def why(window: Window, row: int, limit: Limits) -> Why:
-    """Why the rank in `row` prefills: retractions first, as what they push out has lost its cache too; then a lower hit ratio at no more
-    prompt tokens than the peers'. What was not observed leaves the prompts new."""
+    """Why the rank in `row` prefills: retractions first, as what they push out has lost its cache too; then requests that came at once,
+    cached or not; then a lower hit ratio at no more prompt tokens than the peers'. What was not observed leaves the prompts new."""
     if np.nan_to_num(window.mean(signals.RETRACTED))[row] > 0:
         return Why.RETRACTED
+    if bursts.is_burst(bursts.burst(window, row), limit.swing):
+        return Why.BURST
     hit, tokens = prompt_tokens(window)
     lower = hit[row] < lockstep.peers_median(hit)[row] - limit.hit
     return Why.UNCACHED if lower and tokens[row] <= limit.more * lockstep.peers_median(tokens)[row] else Why.NEW

@@ -17,7 +17,7 @@ from diagnose.model import Class, EngineDiagnosis
 from slowrank.exits import Exit
 from slowrank.live import collect
 from slowrank.recording import recording
-from slowrank.targets import parse, replay, split, windows
+from slowrank.targets import NO_MACHINES, Machines, parse, replay, split, windows
 
 if TYPE_CHECKING:
     from collector.model import Clock, Page, Window
@@ -43,17 +43,20 @@ def read(
     record: Path | None,
     key_name: str | None,
     clock: Clock | None = None,
+    machines: Machines = NO_MACHINES,
 ) -> Reading:
     """The windows of all targets. `seconds` None: all of a capture, `live_seconds` of a live engine. `clock`: as a person says it."""
     captures, addresses = split(targets)
     if record is not None and not addresses:
         raise ConfigError("--record keeps what is read from a live engine; the targets given are capture files already")
-    live = parse(addresses, key_name)
-    recorded = [window for path in captures for window in replay(path, seconds, clock)]
+    if machines.wanted and not addresses:
+        raise ConfigError("--hardware, --procfs and --nvml read live machines; a capture holds what was read when it was recorded")
+    live = parse(addresses, key_name, machines)
+    recorded = [window for path in captures for window in replay(path, seconds, clock, machines.gpus)]
     if not live:
         return Reading(tuple(recorded))
     lasting = live_seconds if seconds is None else seconds
-    intake = Intake(depth_s=lasting + 1.0, clock=clock)
+    intake = Intake(depth_s=lasting + 1.0, clock=clock, gpus=machines.gpus)
     with recording(record) as keep:
 
         def on_page(page: Page) -> None:
@@ -85,9 +88,11 @@ def with_dispatch_log(found: Sequence[Window], path: Path | None) -> tuple[Windo
         return (replace(window, problems=(*window.problems, Problem("dispatch log", str(error)))),)
 
 
-def conclude(found: Sequence[Window], baseline: Path | None, clock: Clock | None = None) -> list[EngineDiagnosis]:
+def conclude(
+    found: Sequence[Window], baseline: Path | None, clock: Clock | None = None, gpus: Mapping[int, tuple[str, ...]] | None = None
+) -> list[EngineDiagnosis]:
     """A diagnosis of each window, against the engine's healthy past if a capture of it is given, and beside its twins among the others."""
-    past = {window.engine.id: window for window in replay(baseline, None, clock)} if baseline is not None else {}
+    past = {window.engine.id: window for window in replay(baseline, None, clock, gpus)} if baseline is not None else {}
     return [diagnose(window, _past_of(window, past, alone=len(found) == 1), twins=fleet.twins(window, found)) for window in found]
 
 

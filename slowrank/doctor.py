@@ -77,7 +77,7 @@ class Checkup:
 
     @property
     def complete(self) -> bool:
-        """Every signal on every rank, but for optional sources."""
+        """Every signal of the engine itself on every rank. What cards and processes would add is offered, not missed."""
         return all(s.there or s.signal.optional for s in self.sightings)
 
 
@@ -90,7 +90,7 @@ def examine(window: Window, rules: Mapping[str, Rule]) -> Checkup:
     blocked = [
         _blocked(rule, lacks, window.engine.kind)
         for rule in rules.values()
-        if (lacks := tuple(name for name in rule.needs if name in lacking))
+        if (lacks := tuple(name for name in rule.needs if name in lacking)) and not _unasked(window, rule)
     ]
     mute = [each for each in blocked if _impossible(outcomes[each.rule.id], each)]
     return Checkup(
@@ -102,6 +102,12 @@ def examine(window: Window, rules: Mapping[str, Rule]) -> Checkup:
         weaker=tuple(each for each in blocked if each not in mute),
         problems=window.problems,
     )
+
+
+def _unasked(window: Window, rule: Rule) -> bool:
+    """Whether a rule looks at a source, cards or processes, that was not given at all: it is not blocked, it was not asked."""
+    optional = [name for name in rule.needs if CATALOGUE[name].optional]
+    return bool(optional) and not window.has_any(*optional)
 
 
 def _sighting(window: Window, signal: Signal, rules: Mapping[str, Rule]) -> Sighting:

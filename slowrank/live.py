@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from collector.errors import SlowrankError
+from collector.scrape import MACHINES
 from slowrank.exits import UnreachableError
 from slowrank.terminal import Bar, bar
 
@@ -33,7 +34,9 @@ class Contact:
     refused: dict[str, str] = field(default_factory=dict)
 
     def note(self, page: Page) -> None:
-        """Take one page into account."""
+        """Take one page into account. Pages of the machines say nothing of the engine: they may answer when it is gone."""
+        if page.source in MACHINES:
+            return
         if page.error is None:
             self.reached.add(page.engine)
         else:

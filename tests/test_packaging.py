@@ -38,6 +38,11 @@ def test_the_wheel_holds_every_runbook_and_every_module(wheel):
     assert tree <= set(wheel)
 
 
+def test_the_wheel_holds_the_confidences(wheel):
+    """The table that a stated confidence is looked up in is data, and ships."""
+    assert "diagnose/calibration.json" in wheel
+
+
 def test_no_other_distribution_owns_the_rooms():
     """The import names are generic: another distribution that ships one would silently overwrite ours."""
     owners = metadata.packages_distributions()

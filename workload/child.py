@@ -12,6 +12,8 @@ import signal
 import socket
 import sys
 
+import setproctitle
+
 from workload.wire import CardOrder, Channel, Hotspot, PeerLostError, RankOrder, Spec, Stretch
 
 PEER_LOST = 71  # exit status of a process whose peer went away: not the one to blame
@@ -39,6 +41,7 @@ def _be(spec: Spec, control: socket.socket, links: dict[str, socket.socket]) -> 
         frontend.run(spec, control, _ranks(links))
         return
     _die_with(spec.parent)
+    setproctitle.setproctitle(_title(spec))
     if spec.name == "fabric":
         from workload.device import fabric
 
@@ -55,6 +58,15 @@ def _be(spec: Spec, control: socket.socket, links: dict[str, socket.socket]) -> 
         frontend=links["frontend"],
         fabric=links["fabric"],
     )
+
+
+def _title(spec: Spec) -> str:
+    """As the engine that is played titles its processes, by which node-side tools know them."""
+    if spec.name == "fabric":
+        return "slowrank-workload: cards"
+    if spec.config.vllm is not None:
+        return f"VLLM::EngineCore_DP{spec.rank}"
+    return f"sglang::scheduler_DP{spec.rank}_TP{spec.rank}_EP{spec.rank}"
 
 
 def _ranks(links: dict[str, socket.socket]) -> dict[int, socket.socket]:

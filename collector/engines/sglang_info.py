@@ -16,6 +16,9 @@ from collector.model import Facts, Page, Problem, Reading
 class _ServerInfo(msgspec.Struct):
     dp_size: int | None = None
     attn_dp_size: int | None = None
+    tp_size: int | None = None
+    pp_size: int | None = None
+    enable_dp_attention: bool | None = None
     version: str | None = None
     served_model_name: str | None = None
     model_path: str | None = None
@@ -40,5 +43,17 @@ def read(page: Page, url: str) -> Reading:
         model=info.served_model_name or info.model_path or None,
         role=ROLES.get(info.disaggregation_mode or ""),
         expected_ranks=expected,
+        cards=_cards(info),
     )
     return Reading(page.engine, page.node, page.source, page.arrived, facts=facts, problems=problems)
+
+
+def _cards(info: _ServerInfo) -> int | None:
+    """Cards of the whole engine: DP attention deals the TP group's cards to its ranks, plain DP has a TP group for each rank.
+
+    None with pipeline stages, whose cards no rank owns alone."""
+    if info.tp_size is None or info.dp_size is None or info.pp_size not in {None, 1}:
+        return None
+    groups = info.dp_size if info.attn_dp_size is not None or not info.enable_dp_attention else 1
+    found = groups * info.tp_size
+    return found if 1 <= found <= MAX_RANKS else None

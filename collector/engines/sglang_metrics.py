@@ -76,6 +76,9 @@ ROWS: tuple[Row, ...] = (
 ENGINE_ROWS: tuple[Row, ...] = (
     Row(signals.BALANCEDNESS_SUM, ("eplb_balancedness_sum",), over=("forward_mode",)),
     Row(signals.BALANCEDNESS_COUNT, ("eplb_balancedness_count",), over=("forward_mode",)),
+    # without streaming the first token a client gets is the last one
+    Row(signals.FIRST_TOKEN_TIME, ("time_to_first_token_seconds_sum",), "is_streaming", but=("false",), over=("is_streaming",)),
+    Row(signals.FIRST_TOKENS, ("time_to_first_token_seconds_count",), "is_streaming", but=("false",), over=("is_streaming",)),
 )
 SPEAKS = ("dp_attention_steps_total", "realtime_tokens_total")
 """The counters only a stats rank fills, the better first."""
@@ -122,7 +125,7 @@ def select(samples: Sequence[Sample], url: str) -> Selection:
     that are there twice agree."""
     problems: list[Problem] = []
     series, buckets = _series(samples, url, problems)
-    if not series and not buckets:
+    if not buckets and all(one.name in _ENGINE_NAMES for one in series):
         then = "scrape the engine's own port, not a router's, with SGLang >= 0.5.9 started with --enable-metrics"
         problems.append(Problem(url, "none of SGLang's per-rank counters is on this page", then))
     ranks = _ranks(series, url, problems)

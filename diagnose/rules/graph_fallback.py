@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 UNPRICED = 0.6
-"""Confidence without a past: the lost graphs are counted, what they cost is not known. Not calibrated."""
+"""Confidence without a past: the lost graphs are counted, what they cost is not known."""
 
 
 @rule(
@@ -38,7 +38,7 @@ UNPRICED = 0.6
 )
 def graph_fallback(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     window = case.window
-    if window.engine.facts.role == "prefill":
+    if case.prefills:
         return Healthy("a prefill server has no decode passes that could lose their graphs")
     eager = graphs.eager_share(window)
     touched = graphs.prefill_touched(window)

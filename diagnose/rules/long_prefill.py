@@ -1,8 +1,9 @@
 """One rank computes long prompts while all others decode.
 
-What it detects: prefill time that falls mostly on one rank and stretches everybody's steps.
+What it detects: prefill time that falls mostly on one rank, in every part of the window, and stretches everybody's steps.
 Why it matters: a step lasts as long as its longest part; one rank's prompt chunk is everybody's slow token, and CUDA graphs are lost.
-Not this rule: contexts already computed (`context_length_skew`); prompts that lost their cache (`prefix_cache_skew`, `kv_pressure`).
+Not this rule: contexts already computed (`context_length_skew`); prompts that lost their cache (`prefix_cache_skew`, `kv_pressure`);
+requests that come at once (`burst_misrouted`); prompts on all ranks in turn (`prefill_drags_decode`).
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import numpy as np
 
 from collector import promql, signals
 from collector.model import Clock
-from diagnose import lockstep, own_prefill
+from diagnose import lockstep, lone_prefill, own_prefill
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity
-from diagnose.prefill import THRESHOLDS, Why, why
+from diagnose.prefill import THRESHOLDS, Why
 from diagnose.rules import Limits, rule
 
 if TYPE_CHECKING:
@@ -28,32 +29,27 @@ if TYPE_CHECKING:
     severity=Severity.TICKET,
     remedy="Let the ranks prefill together (--enable-prefill-delayer), cut chunks smaller (--chunked-prefill-size), or move prefill to"
     " its own servers (PD disaggregation).",
-    needs=(signals.PREFILL_BUSY, signals.DECODE_STEPS),
+    needs=lone_prefill.NEEDS,
     **THRESHOLDS,
 )
 def long_prefill(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     if case.window.engine.clock is Clock.NONE:
         return own_prefill.answer(case, limit, Why.NEW)
-    load = case.prefill_load
-    if load is None:
-        return NoData(case.window.missing(signals.PREFILL_BUSY, signals.DECODE_STEPS), "prefill time was not observed")
-    if not case.long_enough:
-        return NoData((), "the window is too short to show that prefill persists on one rank")
-    busy, usual = float(load.busy[load.leader]), float(lockstep.peers_median(load.busy)[load.leader])
-    if load.lost.mid < limit.share or busy < limit.lead * usual:
-        return Healthy(f"the rank that prefills most spends {busy:.0%} of its time on it, its peers {usual:.0%}")
-    if (reason := why(case.window, load.leader, limit)) is not Why.NEW:
-        return Healthy(f"the rank that prefills most {reason.value}")
+    found = lone_prefill.lone_prefill(case, limit)
+    if not isinstance(found, lone_prefill.LonePrefill):
+        return found
+    if found.reason is not Why.NEW:
+        return Healthy(f"the rank that prefills most {found.reason.value}")
+    if (calm := found.passing(limit)) is not None:
+        return calm
+    load, busy, usual, weakened = found.load, found.busy, found.usual, found.weakened_by
     rank = case.window.ranks[load.leader]
-    weakened = case.window.missing(
-        signals.STEPS_ACTIVE, signals.PREFILL_TOKENS, signals.CACHED_TOKENS, signals.RETRACTED, signals.DECODE_STEPS
-    )
     tokens = case.window.mean(signals.PREFILL_TOKENS)
     others = float(lockstep.peers_median(tokens)[load.leader])
     return Finding(
         ranks=(rank,),
         share=load.lost,
-        confidence=confidence(load.lost.mid, limit.share, missing=len(weakened)),
+        confidence=confidence(load.lost.mid, limit.share, agreement=found.persistence, missing=len(weakened)),
         summary=f"rank {rank} spends {busy:.0%} of the time computing prompts while its peers decode at its pace",
         evidence=(
             Evidence(
@@ -84,4 +80,5 @@ def long_prefill(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         ),
         would_tell="the step time between prompts: it must fall back to the plain decode step",
         weakened_by=weakened,
+        severity=found.severity,
     )

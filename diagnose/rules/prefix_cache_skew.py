@@ -2,7 +2,8 @@
 
 What it detects: a prefix hit ratio far below the peers' on the rank that prefills most, at no more prompt tokens than theirs.
 Why it matters: conversations dealt away from the rank that holds their prefix are prefilled anew, at everybody's pace.
-Not this rule: prompts that are longer or more than the peers' (`long_prefill`); prompts computed again after a retraction (`kv_pressure`).
+Not this rule: prompts that are longer or more than the peers' (`long_prefill`); prompts computed again after a retraction (`kv_pressure`);
+requests that come at once (`burst_misrouted`).
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import numpy as np
 
 from collector import promql, signals
 from collector.model import Clock
-from diagnose import lockstep, own_prefill
+from diagnose import lockstep, lone_prefill, own_prefill
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity
-from diagnose.prefill import THRESHOLDS, Why, prompt_tokens, why
+from diagnose.prefill import THRESHOLDS, Why, prompt_tokens
 from diagnose.rules import Limits, rule
 
 if TYPE_CHECKING:
@@ -34,29 +35,25 @@ if TYPE_CHECKING:
 def prefix_cache_skew(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     if case.window.engine.clock is Clock.NONE:
         return own_prefill.answer(case, limit, Why.UNCACHED)
-    load = case.prefill_load
-    if load is None:
-        return NoData(case.window.missing(signals.PREFILL_BUSY, signals.DECODE_STEPS), "prefill time was not observed")
-    if not case.long_enough:
-        return NoData((), "the window is too short to show that prompts keep missing the cache")
-    row = load.leader
-    busy, usual_busy = float(load.busy[row]), float(lockstep.peers_median(load.busy)[row])
-    if load.lost.mid < limit.share or busy < limit.lead * usual_busy:
-        return Healthy("no rank prefills so much more than its peers that it costs time")
+    found = lone_prefill.lone_prefill(case, limit)
+    if not isinstance(found, lone_prefill.LonePrefill):
+        return found
     if missing := case.window.missing(signals.CACHED_TOKENS, signals.PREFILL_TOKENS):
         return NoData(missing, "one rank prefills most, but whether its prompts were in a cache was not counted")
+    row, load, weakened = found.row, found.load, found.weakened_by
     hit, tokens = prompt_tokens(case.window)
     peers = lockstep.peers_median(hit)
-    if (reason := why(case.window, row, limit)) is Why.RETRACTED:
-        return Healthy(f"the rank that prefills most {reason.value}")
-    if reason is Why.NEW:
+    if found.reason is Why.NEW:
         return Healthy(f"the rank that prefills most finds {hit[row]:.0%} of its prompts cached, its peers {peers[row]:.0%}")
+    if found.reason is not Why.UNCACHED:
+        return Healthy(f"the rank that prefills most {found.reason.value}")
+    if (calm := found.passing(limit)) is not None:
+        return calm
     rank = case.window.ranks[row]
-    weakened = case.window.missing(signals.STEPS_ACTIVE, signals.DECODE_STEPS, signals.RETRACTED)
     return Finding(
         ranks=(rank,),
         share=load.lost,
-        confidence=confidence(load.lost.mid, limit.share, missing=len(weakened)),
+        confidence=confidence(load.lost.mid, limit.share, agreement=found.persistence, missing=len(weakened)),
         summary=f"rank {rank} finds {hit[row]:.0%} of its prompt tokens cached, its peers {peers[row]:.0%}: it computes what they look up",
         evidence=(
             Evidence(
@@ -73,4 +70,5 @@ def prefix_cache_skew(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         ),
         would_tell="which rank served the same conversations before",
         weakened_by=weakened,
+        severity=found.severity,
     )

@@ -4,7 +4,8 @@ What it detects: a rank that persistently arrives last at the host exchanges and
 hosts, a card whose own attention sets the step time whoever has most of it (minutes of window, changing leaders); where ranks share no
 clock, a rank whose own steps take longer than its load allows by its peers'.
 Why it matters: the exchange ends when the last scheduler arrives, each layer when the last card has; one slow rank sets everybody's clock.
-Not this rule: a late rank that is kept from running (`host_cpu_starved`); lateness that follows load (`request_count_skew`).
+Not this rule: a late rank that is kept from running (`host_cpu_starved`); lateness that comes and goes (`slow_process`);
+lateness that follows load (`request_count_skew`).
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ def slow_rank(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     ratio = found.cpu_ratio
     if ratio is not None and ratio <= limit.busy:
         return Healthy(f"the late rank uses {ratio:.1f} times its peers' CPU: it is kept from running, not busy")
+    if ratio is not None and found.named and found.swing is not None and found.swing.bimodal(limit):
+        return Healthy("the late rank's lateness comes and goes: it is a mode of its process, not a cost in every step")
     names = case.rank_ids(found.rows)
     who = f"rank {', '.join(map(str, names))}" if found.named else f"one of ranks {', '.join(map(str, names))}"
     return Finding(

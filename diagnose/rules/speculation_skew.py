@@ -38,7 +38,7 @@ NEEDS = (signals.ACCEPT_LENGTH, signals.RUNNING)
 )
 def speculation_skew(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     window = case.window
-    if window.engine.facts.role == "prefill":
+    if case.prefills:
         return Healthy("a prefill server decodes nothing, so nothing is drafted")
     if missing := window.missing(*NEEDS):
         return NoData(missing, "how many tokens a request gets from a step was not observed")

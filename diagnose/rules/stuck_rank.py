@@ -13,7 +13,7 @@ import numpy as np
 
 from collector import signals
 from collector.model import Clock
-from diagnose import freshness, progress
+from diagnose import freshness, progress, starvation
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity, Share
 from diagnose.rules import Limits, rule
 
@@ -52,7 +52,9 @@ def stuck_rank(case: Case, limit: Limits) -> Finding | Healthy | NoData:
             (signals.STEPS_ACTIVE,), "some snapshots stand while others advance: without step counts a stopped rank looks the same"
         )
     rows = tuple(int(k) for k in np.flatnonzero(stale & (work > 0)))
-    names = () if everyone and len(case.window.ranks) > 1 else case.rank_ids(rows)
+    stopped = tuple(k for k in rows if (found := starvation.cause(case, k)) and found.evidence.signal == signals.PROCESS_STOPPED)
+    blamed = stopped or (() if everyone and len(case.window.ranks) > 1 else rows)
+    names = case.rank_ids(blamed)
     frozen = float(np.nanmin(age[stale]))
     length = case.window.end - case.window.start
     share = min(1.0, frozen / length)
@@ -62,8 +64,10 @@ def stuck_rank(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         share=Share(share, share, 1.0),
         confidence=0.9 if frozen > 2 * limit.age else 0.7,
         summary=f"{who} has made no progress for {frozen:.0f} s with {np.sum(work):.0f} requests pending"
+        + ("; its process is stopped by a signal (state T), and all others wait for it" if stopped else "")
         + ("" if names else "; all ranks wait for the one that stopped, and no metric says which"),
-        evidence=tuple(
+        evidence=tuple(found.evidence for k in stopped if (found := starvation.cause(case, k)))
+        + tuple(
             Evidence(
                 signal=signals.SNAPSHOT_AGE,
                 what=f"rank {case.window.ranks[k]} last published its load {age[k]:.1f} s ago with {work[k]:.0f} requests",
@@ -75,5 +79,5 @@ def stuck_rank(case: Case, limit: Limits) -> Finding | Healthy | NoData:
             )
             for k in rows[:8]
         ),
-        would_tell="" if names else "a stack of every scheduler (py-spy dump), or each process' state in /proc/PID/status",
+        would_tell="" if names else "a stack of every scheduler (py-spy dump), or each process' state (--procfs on its node)",
     )

@@ -3,8 +3,9 @@
 What it detects: a step time above the engine's healthy past, or without one above engines that serve the same, that attention, prefill,
 host waits and experts do not explain.
 Why it matters: inside a lockstep a slow card, a power cap on all cards and a slower build look the same to the engine's metrics.
-Not this rule: uneven experts (`expert_hotspot`); lost graphs (`graph_fallback`); a queue before a card
-(`dispatch_skew`); a late host (`slow_rank`); more load than before.
+Not this rule: uneven experts (`expert_hotspot`); lost graphs (`graph_fallback`); more prefill (`prefill_drags_decode`); a queue before a
+card (`dispatch_skew`); a late host (`slow_rank`); more load than before; a card that itself says why it is slow (`gpu_throttled`,
+`gpu_degraded`, `link_degraded`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from collector import promql, signals
 from collector.model import Clock
-from diagnose import attribution, dispatch, fleet, graphs, group_pace, late_card, slow_card
+from diagnose import attribution, card_blame, dispatch, fleet, graphs, group_pace, late_card, prefill_drag, slow_card, starvation
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity
 from diagnose.rules import Limits, Threshold, rule
@@ -58,7 +59,7 @@ NEEDS = (
 def whole_group_slow(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     if case.window.engine.clock is not Clock.EXCHANGE:
         return group_pace.whole_group(case, limit)
-    if case.window.engine.facts.role == "prefill":
+    if case.prefills:
         return NoData((), "a prefill server's steps are as long as its prompts: no other step time is their measure")
     if missing := case.window.missing(*NEEDS):
         return NoData(missing, "with these missing, another cause could be behind a slow step")
@@ -75,6 +76,12 @@ def whole_group_slow(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return Healthy(f"expert balancedness is {fallen:.2f} lower where the steps are longer: the experts explain it")
     if graphs.lost(case.window, found.window):
         return Healthy("decode passes lost their CUDA graphs as the steps grew: that explains it")
+    if cards := card_blame.suspects(case):
+        return Healthy(f"the card of rank {', '.join(map(str, cards))} itself says that it is at fault: that explains it")
+    if starvation.kept(case):
+        return Healthy("a rank's process is kept from running: that explains it")
+    if (grown := case.prefill_growth) is not None and prefill_drag.fires(grown, Limits(prefill_drag.THRESHOLDS)):
+        return Healthy(f"prefill touches {grown.touched:.0%} more of the steps than before: that explains it")
     if (card := late_card.late_card(case, limit.share)) is not None:
         return Healthy(f"the step time follows the attention of rank {case.window.ranks[card.row]}: its card explains it")
     if rows := dispatch.queued(case.window, dispatch.THRESHOLDS["ratio"].value):
@@ -96,15 +103,9 @@ def whole_group_slow(case: Case, limit: Limits) -> Finding | Healthy | NoData:
                 promql=promql.STEP_TIME,
             ),
         ),
-        would_tell="clocks and throttle reasons of the group's cards (dcgm-exporter), who waits for whom in dispatch"
-        " (DeepXTrace), and expert balancedness if it is not reported" + _hidden(case),
+        would_tell=_would_tell(case),
         weakened_by=weakened,
     )
-
-
-def _hidden(case: Case) -> str:
-    """Why the step time itself names no card, if that is because it cannot."""
-    return f". {case.card.why}: {case.card.would_tell}" if isinstance(case.card, slow_card.Unidentified) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,4 +146,17 @@ def _reference(case: Case, limit: Limits) -> _Reference | NoData:
         expected,
         f"{expected * 1e3:.1f} ms of its {measured.twins} twins at this load",
         f"steps take {over.now * 1e3:.1f} ms: {slower:.0%} slower than its {measured.twins} twins at the same load",
+    )
+
+
+def _would_tell(case: Case) -> str:
+    """The evidence that would name the cause; why the step time itself names no card, if that is because it cannot."""
+    hidden = f". {case.card.why}" if isinstance(case.card, slow_card.Unidentified) else ""
+    if case.window.has(signals.CARD_CLOCK, signals.CARD_THERMAL):
+        told = "what changed on all cards alike at the onset: no card stands out by clocks or throttle reasons; a deploy, a driver, a limit"
+        return told + hidden
+    return (
+        "the cards' own pages (--hardware URL of dcgm-exporter): DCGM_FI_DEV_SM_CLOCK, _CLOCKS_EVENT_REASONS, _XID_ERRORS,"
+        " _ECC_DBE_VOL_TOTAL, _NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL; who waits for whom in dispatch (DeepXTrace); and expert balancedness"
+        " if it is not reported" + hidden
     )

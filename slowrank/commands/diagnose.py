@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from collector.errors import ConfigError
-from slowrank.commands.options import KEY, TIME, ClockOption, ReportFormat, parse_time
+from slowrank.commands import history_options
+from slowrank.commands.options import GPUS, HARDWARE, KEY, NVML, PROCFS, TIME, ClockOption, ReportFormat, parse_time
 from slowrank.exits import Exit, worst
 from slowrank.terminal import colour, say, tell, width
 
@@ -64,26 +65,18 @@ def diagnose(
         ),
     ] = None,
     api_key_env: Annotated[str | None, KEY] = None,
-    prometheus: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Read what a Prometheus, Thanos, Mimir or VictoriaMetrics holds, in place of TARGETs."),
-    ] = None,
-    at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="With --prometheus: the end of what is read, 2026-01-31T14:30:00Z; now if not given.")
-    ] = None,
-    since: Annotated[
-        float | None, typer.Option(parser=parse_time, metavar=TIME, help="With --prometheus: how much before that; 10m if not given.")
-    ] = None,
-    match: Annotated[
-        str | None,
-        typer.Option(metavar="MATCHERS", help='With --prometheus: only series with these labels: \'namespace="prod",pod=~"a.*"\'.'),
-    ] = None,
-    token_env: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Environment variable that holds the bearer token of --prometheus.")
-    ] = None,
-    token_file: Annotated[Path | None, typer.Option(metavar="FILE", help="File that holds that token.")] = None,
-    ca_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificates to trust for --prometheus.")] = None,
-    tenant: Annotated[str | None, typer.Option(metavar="ID", help="X-Scope-OrgID of Mimir or Cortex.")] = None,
+    hardware: Annotated[list[str] | None, HARDWARE] = None,
+    procfs: Annotated[bool, PROCFS] = False,
+    nvml: Annotated[bool, NVML] = False,
+    gpus: Annotated[str | None, GPUS] = None,
+    prometheus: Annotated[str | None, history_options.PROMETHEUS] = None,
+    at: Annotated[str | None, history_options.AT] = None,
+    since: Annotated[float | None, history_options.SINCE] = None,
+    match: Annotated[str | None, history_options.MATCH] = None,
+    token_env: Annotated[str | None, history_options.TOKEN_ENV] = None,
+    token_file: Annotated[Path | None, history_options.TOKEN_FILE] = None,
+    ca_file: Annotated[Path | None, history_options.CA_FILE] = None,
+    tenant: Annotated[str | None, history_options.TENANT] = None,
 ) -> None:
     """Say whether a rank is slow, which, why, what it costs and what to do.
 
@@ -91,26 +84,21 @@ def diagnose(
     Over several engines 1 beats 3 beats 4 beats 0.
     """
     from slowrank.diagnosing import conclude, exit_of, read, with_dispatch_log
-    from slowrank.history import Question, ask
+    from slowrank.history import ask
     from slowrank.logs import read_log
+    from slowrank.targets import machines
 
-    only = {"--at": at, "--since": since, "--match": match, "--token-env": token_env, "--token-file": token_file, "--ca-file": ca_file}
-    if prometheus is None:
-        if stray := [name for name, value in {**only, "--tenant": tenant}.items() if value is not None]:
-            raise ConfigError(f"{', '.join(stray)}: only with --prometheus URL")
-    elif targets or log or record is not None or seconds is not None:
-        raise ConfigError(
-            "--prometheus reads engines by their series: give no TARGET, --log, --record or --for beside it (--since says how much)"
-        )
-    if not targets and not log and prometheus is None:
+    question = history_options.question(prometheus, at, since, match, token_env, token_file, ca_file, tenant)
+    if question is not None and (targets or log or record is not None or seconds is not None):
+        raise ConfigError("--prometheus stands alone: give no TARGET, --log, --record or --for beside it; --since says how much is read")
+    if not targets and not log and question is None:
         raise ConfigError("nothing to read: give a TARGET, for example host:30000, --prometheus URL, or --log FILE")
+    on = machines(hardware, procfs, nvml, gpus)
     logs = tuple(read_log(text, seconds, clock.clock) for text in log or [])
-    reading = read(targets or [], seconds, LIVE_SECONDS, record, api_key_env, clock.clock)
-    past = (
-        ask(Question(prometheus, at, since, match, token_env, token_file, ca_file, tenant), clock.clock) if prometheus is not None else None
-    )
+    reading = read(targets or [], seconds, LIVE_SECONDS, record, api_key_env, clock.clock, on)
+    past = ask(question, clock.clock) if question is not None else None
     windows = with_dispatch_log((*logs, *reading.windows, *(past.windows if past else ())), dispatch_log)
-    diagnoses = conclude(windows, baseline, clock.clock)
+    diagnoses = conclude(windows, baseline, clock.clock, on.gpus)
     _print(diagnoses, windows, form)
     for problem in past.problems if past else ():
         tell(str(problem))

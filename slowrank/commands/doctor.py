@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from slowrank.commands.options import KEY, TIME, Format, parse_time
+from slowrank.commands.options import GPUS, HARDWARE, KEY, NVML, PROCFS, TIME, Format, parse_time
 from slowrank.exits import Exit
 from slowrank.terminal import say, tell, width
 
@@ -22,6 +22,10 @@ def doctor(
     ] = 6.0,
     form: Annotated[Format, typer.Option("--format", help="text for people, json for programs.")] = Format.TEXT,
     api_key_env: Annotated[str | None, KEY] = None,
+    hardware: Annotated[list[str] | None, HARDWARE] = None,
+    procfs: Annotated[bool, PROCFS] = False,
+    nvml: Annotated[bool, NVML] = False,
+    gpus: Annotated[str | None, GPUS] = None,
 ) -> None:
     """Say which signals an engine gives, which flag turns on each of the others, and what cannot be told without them.
 
@@ -34,8 +38,9 @@ def doctor(
     from slowrank.diagnosing import read
     from slowrank.doctor import examine
     from slowrank.doctor_report import render, to_json
+    from slowrank.targets import machines
 
-    reading = read([target], None, seconds, None, api_key_env)
+    reading = read([target], None, seconds, None, api_key_env, machines=machines(hardware, procfs, nvml, gpus))
     checkups = [examine(window, load()) for window in reading.windows]
     say(json.dumps(to_json(checkups), indent=2) if form is Format.JSON else "\n".join(render(c, width()) for c in checkups).rstrip("\n"))
     if reading.interrupted:

@@ -14,6 +14,16 @@ if TYPE_CHECKING:
 
 TIME = "TIME"
 KEY = typer.Option("--api-key-env", metavar="NAME", help="Environment variable that holds the engine's API key.")
+HARDWARE = typer.Option(
+    "--hardware",
+    metavar="URL",
+    help="dcgm-exporter page of a node of the engine (host:9400), for evidence from its cards; repeat it per node.",
+)
+PROCFS = typer.Option("--procfs", help="Read this node's /proc too: is a rank's process kept from running? Run on the ranks' node.")
+NVML = typer.Option("--nvml", help="Read this node's NVIDIA driver too, where there is no dcgm-exporter (needs slowrank[nvml]).")
+GPUS = typer.Option(
+    "--gpus", metavar="RANK=GPU,...", help="Which card is whose, where it does not follow from their order: 0=0,1=1 or 8=node1/0."
+)
 
 
 class Format(StrEnum):

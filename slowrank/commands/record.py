@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slowrank.commands.options import KEY, TIME, parse_time
+from slowrank.commands.options import HARDWARE, KEY, NVML, PROCFS, TIME, parse_time
 from slowrank.exits import Exit
 from slowrank.terminal import tell
 
@@ -22,6 +22,9 @@ def record(
         float, typer.Option("--for", parser=parse_time, metavar=TIME, help="How long to record.", show_default="60s")
     ] = 60.0,
     api_key_env: Annotated[str | None, KEY] = None,
+    hardware: Annotated[list[str] | None, HARDWARE] = None,
+    procfs: Annotated[bool, PROCFS] = False,
+    nvml: Annotated[bool, NVML] = False,
 ) -> None:
     """Record what an engine says into a capture file, to diagnose later and elsewhere.
 
@@ -31,9 +34,9 @@ def record(
     """
     from slowrank.live import collect
     from slowrank.recording import recording
-    from slowrank.targets import parse
+    from slowrank.targets import machines, parse
 
-    live = parse(targets, api_key_env)
+    live = parse(targets, api_key_env, machines(hardware, procfs, nvml, None))
     kept = 0
     with recording(output) as keep:
 

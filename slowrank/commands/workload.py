@@ -186,6 +186,7 @@ def simulate(
     ] = 600.0,
     seed: Annotated[int, typer.Option(min=0, help="The same seed makes the same file.")] = 0,
     labels: Annotated[Path | None, typer.Option(metavar="FILE", help="Append what was really injected, apart from the capture.")] = None,
+    cards: Annotated[bool, typer.Option("--cards", help="Hold pages of the cards' dcgm-exporter too, one every 5 s.")] = False,
 ) -> None:
     """Write what an engine would show, with faults on a timetable, without waiting for it.
 
@@ -203,7 +204,7 @@ def simulate(
         plan = timetable(fault or [], config)
     try:
         with Recording(output) as recording, bar("simulating", seconds) as progress:
-            simulate_cluster(config, plan, seconds, recording, progress=progress.at)
+            simulate_cluster(config, plan, seconds, recording, progress=progress.at, cards=recording.cards if cards else None)
     except FileExistsError:
         raise ConfigError(f"{output}: there already; name another file, or remove this one first") from None
     except ValueError as error:

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import socket
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from math import inf
@@ -16,9 +17,11 @@ import numpy as np
 import pytest
 
 from collector.capture import CaptureWriter, replay
+from collector.errors import ConfigError, SourceError
 from collector.intake import Intake
 from collector.model import Page, Source
 from collector.scrape import Target, parse_target, scrape
+from collector.targets import with_machines
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "sglang-0.5.23"
 LOADS, METRICS, INFO = Source.SGLANG_LOADS, Source.SGLANG_METRICS, Source.SGLANG_SERVER_INFO
@@ -538,3 +541,46 @@ def test_a_vllm_target_is_recognised_and_no_longer_asked_for_sglangs_pages(tmp_p
     windows = [intake.window(pages[0].engine) for intake in (live, replayed)]
     assert [(w.engine.kind, w.ranks) for w in windows] == [("vllm", (0, 1))] * 2
     assert not any("v1/loads" in str(problem) for w in windows for problem in w.problems)
+
+
+def test_machines_are_read_beside_the_engine_and_without_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exporter's page is asked for in full and the engine's key is not for it; this node's processes are a page of their own."""
+    cards = b'DCGM_FI_DEV_GPU_TEMP{gpu="0"} 50\n'
+
+    async def run() -> tuple[list[Page], list[tuple[str, dict[str, str]]]]:
+        async with serving(always(reply(PAGE))) as engine, serving(always(reply(cards))) as exporter:
+            target = with_machines(Target("e", (engine.node,), KEY), [f"{exporter.node}/gpu/metrics"], frozenset({Source.PROCFS}))
+            seen = Seen(lambda pages: {p.source for p in pages} >= {METRICS, Source.DCGM, Source.PROCFS})
+            await scrape([target], seen, intervals={METRICS: 60.0}, stop=seen.stop)
+            return seen.pages, exporter.asked
+
+    pages, asked = asyncio.run(run())
+    first = {page.source: page for page in pages}
+    assert all(page.engine == "e" and page.error is None for page in first.values())
+    assert first[Source.DCGM].body == cards
+    assert first[Source.DCGM].node.endswith("/gpu/metrics")
+    assert b"slowrank.procfs/1" in first[Source.PROCFS].body
+    assert [path for path, _ in asked] == ["/gpu/metrics"]
+    assert not any("authorization" in headers for _, headers in asked)
+
+
+def test_a_driver_that_is_not_there_stops_the_scrape_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """--nvml on a node without it is a usage error, not a missing page every two seconds."""
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    target = with_machines(Target("e", ("http://127.0.0.1:9",)), [], frozenset({Source.NVML}))
+    with pytest.raises(ConfigError, match=r"slowrank\[nvml\]"):
+        asyncio.run(scrape([target], lambda page: None, stop=asyncio.Event()))
+
+
+def test_a_look_that_fails_is_a_page_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that has stopped answering: what it said, as for any other page."""
+
+    def look() -> bytes:
+        raise SourceError("the driver does not answer any more")
+
+    monkeypatch.setattr("collector.hardware.local.lookers", lambda sources: [(Source.NVML, look)] if sources else [])
+    target = with_machines(Target("e", ("http://127.0.0.1:9",)), [], frozenset({Source.NVML}))
+    seen = Seen(bool)
+    asyncio.run(scrape([target], seen, intervals={}, stop=seen.stop))
+    assert seen.pages[0].error == "nvml: the driver does not answer any more"
+    assert seen.pages[0].status == 0

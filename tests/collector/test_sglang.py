@@ -138,6 +138,28 @@ def test_ranks_that_keep_no_statistics_do_not_zero_those_that_do() -> None:
     assert dict(reading.speakers) == {0: 0, 1: 2}
 
 
+def test_first_tokens_are_the_front_ends_and_of_streaming_requests() -> None:
+    """Sum and count without a rank; what is not streamed has its first token with its last and is left out; older pages have no label."""
+    text = (
+        'sglang:time_to_first_token_seconds_sum{is_streaming="true",model_name="m"} 7.5\n'
+        'sglang:time_to_first_token_seconds_count{is_streaming="true",model_name="m"} 5\n'
+        'sglang:time_to_first_token_seconds_sum{is_streaming="false",model_name="m"} 90\n'
+        'sglang:time_to_first_token_seconds_count{is_streaming="false",model_name="m"} 3\n'
+    )
+    found = read("# TYPE sglang:time_to_first_token_seconds histogram\n" + text)
+    assert found.values == {signals.FIRST_TOKEN_TIME: {-1: 7.5}, signals.FIRST_TOKENS: {-1: 5.0}}
+    assert "none of SGLang's per-rank counters" in said(found)
+    plain = 'sglang:time_to_first_token_seconds_sum{model_name="m"} 7.5\nsglang:time_to_first_token_seconds_count{model_name="m"} 5\n'
+    assert read("# TYPE sglang:time_to_first_token_seconds histogram\n" + plain).values == found.values
+    assert read((CAPTURES / T1).read_bytes()).values[signals.FIRST_TOKENS] == official_total(T1, "sglang:time_to_first_token_seconds_count")
+
+
+def official_total(name: str, sample: str) -> dict[int, float]:
+    """A front-end sample by the official parser, under the engine's row."""
+    families = text_string_to_metric_families((CAPTURES / name).read_text())
+    return {-1: sum(one.value for family in families for one in family.samples if one.name == sample)}
+
+
 def test_balancedness_is_the_engines() -> None:
     """50 observations of .71, printed once for the whole engine: rank -1."""
     reading = sglang.read(capture(T1))

@@ -275,3 +275,22 @@ def test_expected_ranks_are_the_product_of_both_sizes(sizes: dict[str, object], 
     assert reading.facts.expected_ranks == expected
     assert (reading.facts.version, reading.facts.model, reading.facts.role) == ("0.5.23", "m", "decode")
     assert bool(reading.problems) == (sizes != {} and expected is None)
+
+
+@pytest.mark.parametrize(
+    ("info", "cards"),
+    [
+        ({"dp_size": 1, "attn_dp_size": 8, "tp_size": 8}, 8),  # DP attention: the TP group's cards are dealt to its ranks
+        ({"dp_size": 1, "attn_dp_size": 4, "tp_size": 8, "pp_size": 1}, 8),
+        ({"dp_size": 4, "attn_dp_size": 1, "tp_size": 2}, 8),  # plain DP: a TP group for each rank
+        ({"dp_size": 8, "enable_dp_attention": True, "tp_size": 8}, 8),  # before attn_dp_size
+        ({"dp_size": 1, "attn_dp_size": 8, "tp_size": 8, "pp_size": 2}, None),  # a stage's cards are no one rank's
+        ({"dp_size": 8}, None),
+        ({"dp_size": 0, "tp_size": 8}, None),
+    ],
+)
+def test_how_many_cards_an_engine_has(info: dict[str, object], cards: int | None) -> None:
+    """From the sizes that /server_info states."""
+    body = json.dumps(info).encode()
+    page = Page("e", "http://h:1", Source.SGLANG_SERVER_INFO, 1.0, 0.1, 200, "", body)
+    assert sglang.read(page).facts.cards == cards

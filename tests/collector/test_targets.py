@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from collector.errors import ConfigError
-from collector.targets import Target, parse_target
+from collector.targets import Target, parse_target, with_machines
 
 
 @pytest.mark.parametrize(
@@ -73,3 +73,27 @@ def test_the_key_is_not_shown() -> None:
         with pytest.raises(ConfigError) as caught:
             parse_target("a:1", key)
         assert "nter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "page"),
+    [
+        ("node0:9400", "http://node0:9400/metrics"),
+        ("http://Node0:9400/", "http://node0:9400/metrics"),
+        ("https://gw/dcgm/7/metrics", "https://gw/dcgm/7/metrics"),
+        ("http://127.0.0.1:1/dcgm/metrics", "http://127.0.0.1:1/dcgm/metrics"),
+    ],
+)
+def test_a_page_of_cards_is_named_by_its_host_and_port_or_in_full(text: str, page: str) -> None:
+    """dcgm-exporter's own path is /metrics; behind a proxy it may be any."""
+    assert with_machines(parse_target("host:30000"), [text, text]).hardware == (page,)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "node0", "ftp://node0:9400", "node0:0", "http://user:secret@node0:9400", "node0:9400?key=secret", "no de:1"]
+)
+def test_what_is_no_page_of_cards_is_refused_without_repeating_secrets(text: str) -> None:
+    """With an example."""
+    with pytest.raises(ConfigError, match="node0:9400") as caught:
+        with_machines(parse_target("host:30000"), [text])
+    assert "secret" not in str(caught.value)

@@ -46,6 +46,19 @@ class Plant:
     accept: Mapping[int, float] = field(default_factory=dict)  # tokens per request and step; given for one, the others' is 2.5, else 1
     dispatch: Mapping[int, float] = field(default_factory=dict)  # wait in dispatch over the node's others; given for one, the others' is 1
     sends: Mapping[int, float] = field(default_factory=dict)  # prefill server: KV bytes per second; the others' is 50e9
+    cards: bool = False  # the cards were read too
+    throttled: Mapping[int, float] = field(default_factory=dict)  # share of their peers' clock at which these run, for heat
+    corrected: Mapping[int, float] = field(default_factory=dict)  # corrected memory errors per second
+    xid: Mapping[int, int] = field(default_factory=dict)
+    link_errors: Mapping[int, float] = field(default_factory=dict)  # per second
+    processes: bool = False  # the ranks' processes were read too
+    queued: Mapping[int, float] = field(default_factory=dict)  # seconds per second ready without a CPU
+    quota: Mapping[int, float] = field(default_factory=dict)  # seconds per second held at the cgroup's quota
+    stopped: tuple[int, ...] = ()
+    turns: float = 0.0  # share of steps in which one of the ranks, each in its turn, prefills: three times a plain step
+    burst: Mapping[int, float] = field(default_factory=dict)  # requests that come at once every five seconds and are gone after two
+    kept: float = 0.0  # seconds for which the front end keeps each answer
+    moody: bool = False  # the delays fall to three tenths every third second
 
     @property
     def pair_cost(self) -> float:
@@ -68,7 +81,7 @@ class Plant:
     def step_time(self) -> float:
         """Mean seconds per step: prefill steps take three times a plain one and fill the share of time given for the busiest rank."""
         share = max(self.prefill.values(), default=0.0)
-        return 1.0 / ((1.0 - share) / self.plain + share / (3.0 * self.plain))
+        return (1.0 + 2.0 * self.turns) / ((1.0 - share) / self.plain + share / (3.0 * self.plain))
 
     def window(self) -> Window:
         rng = np.random.default_rng(7)
@@ -90,7 +103,18 @@ class Plant:
         prompts = each(self.prompts, 8000.0)
         decode_steps = np.where(prefill > 0, (1.0 - prefill) / self.plain, steps)
         decode_time = np.where(prefill > 0, 1.0 - prefill, 1.0)
+        own = self.turns / rows  # of the steps of each rank
+        touched = (self.turns - own) / (1.0 - own)  # of its decode steps, by a peer's prefill
+        if self.turns:
+            decode_steps = np.full(rows, (1.0 - own) * steps)
+            decode_time = decode_steps * self.plain * (1.0 + 2.0 * touched)
+            prefill = np.full(rows, own * steps * 3.0 * self.plain)
+        passes = steps - prefill / (3.0 * self.plain)
+        eager = max(self.eager, touched)
         running = np.array(self.running[:rows])
+        busy = running > 0  # the others step along
+        mood = np.where(np.arange(columns) % 3 == 2, 0.3, 1.0) if self.moody else np.ones(columns)
+        came = each(self.burst, 0.0)[:, None] * (np.arange(columns) % 5 < 2)
         held = each(self.held, 0.1)
         hand_over = {"prefill": signals.INFLIGHT_QUEUE, "decode": signals.TRANSFER_QUEUE}.get(self.role or "")
         empty = (signals.BOOTSTRAP_QUEUE, signals.INFLIGHT_QUEUE, signals.PREALLOC_QUEUE, signals.TRANSFER_QUEUE)
@@ -99,31 +123,33 @@ class Plant:
             signals.TRANSFER_SPEED: noisy(each(self.sends, 50e9) if self.role == "prefill" else 0.0, 0.0),
             signals.TRANSFER_LATENCY: noisy(0.005 if self.role == "prefill" else 0.0, 0.0),
             signals.ACCEPT_LENGTH: noisy(each(self.accept, 2.5) if self.accept else 1.0, 0.01 if self.accept else 0.0),
-            signals.RUNNING: noisy(running, 0.0),
+            signals.RUNNING: noisy(running, 0.0) + came,
             signals.WAITING: noisy(held if self.role == "decode" else 0.0, 0.0),
             signals.RESIDENT_TOKENS: noisy(self.pairs, 0.002),
             signals.SNAPSHOT_AGE: np.maximum.accumulate(
                 np.where(np.arange(columns) == columns - 1, each(self.frozen, 0.3)[:, None], 0.3), axis=1
             ),
-            signals.PREFILL_TOKENS: noisy(prompts * (1.0 - hits), 0.0),
+            signals.PREFILL_TOKENS: noisy(prompts * (1.0 - hits) + own * steps * 1024.0, 0.0),  # chunks of 1024
             signals.PREFILL_BUSY: noisy(prefill, 0.0),
-            signals.DECODE_STEPS: noisy(decode_steps, 0.0),
-            signals.DECODE_TIME: noisy(decode_time, 0.002),
+            signals.DECODE_STEPS: noisy(decode_steps * busy, 0.0),
+            signals.DECODE_TIME: noisy(decode_time * busy, 0.002),
             signals.ATTENTION_TOKENS: noisy(running * steps, 0.0),
             signals.ATTENTION_PAIRS: noisy(self.pairs * steps, 0.002),
             signals.IMBALANCE_PAIRS: noisy((self.pairs.max() - self.pairs) * steps, 0.0),
-            signals.STEPS_ACTIVE: noisy(steps, 0.0),
-            signals.STEPS_IDLE: noisy(0.0, 0.0),
-            signals.RECV_WAIT: noisy(wait * tree * steps, 0.05),
-            signals.SYNC_WAIT: noisy(wait * (1 - tree) * steps, 0.05),
+            signals.STEPS_ACTIVE: noisy(steps * busy, 0.0),
+            signals.STEPS_IDLE: noisy(steps * ~busy, 0.0),
+            signals.RECV_WAIT: noisy(wait * tree * steps, 0.05) * mood,
+            signals.SYNC_WAIT: noisy(wait * (1 - tree) * steps, 0.05) * mood,
             signals.SCHEDULER_WORK: noisy(self.host * steps + lateness * steps),
             signals.SCHEDULER_CPU: noisy(each(self.cpu, 1.0) * self.host * steps),
             signals.RETRACTED: noisy(each(self.retracted, 0.0), 0.0),
             signals.KV_USAGE: noisy(np.where(each(self.retracted, 0.0) > 0, 0.99, 0.1), 0.0),
             signals.CACHED_TOKENS: noisy(prompts * hits, 0.0),
-            signals.GRAPH_STEPS: noisy((steps - prefill / (3.0 * self.plain)) * (1.0 - self.eager), 0.0),
-            signals.EAGER_STEPS: noisy((steps - prefill / (3.0 * self.plain)) * self.eager, 0.0),
+            signals.GRAPH_STEPS: noisy(passes * busy * (1.0 - eager), 0.0),
+            signals.EAGER_STEPS: noisy(passes * busy * eager, 0.0),
         }
+        values[signals.FIRST_TOKENS] = np.full((1, columns), float(rows))  # one a second on each rank
+        values[signals.FIRST_TOKEN_TIME] = np.full((1, columns), rows * (3.0 * c + self.kept))
         if len(self.frozen) == rows:  # one stopped rank stops all: no step is counted from then on
             going = np.arange(columns) < columns - min(self.frozen.values())
             stopping = (signals.STEPS_ACTIVE, signals.DECODE_STEPS, signals.DECODE_TIME, signals.ATTENTION_TOKENS, signals.ATTENTION_PAIRS)
@@ -139,6 +165,29 @@ class Plant:
         if self.dispatch:
             values[signals.DISPATCH_WAIT] = noisy(each(self.dispatch, 1.0))
             values[signals.DISPATCH_AWAITED] = noisy(1.0)
+        if self.cards:
+            heat = each(dict.fromkeys(self.throttled, 1.0), 0.0)
+            values |= {
+                signals.CARD_CLOCK: noisy(1.98e9 * each(self.throttled, 1.0), 0.002),
+                signals.CARD_MEMORY_CLOCK: noisy(3.2e9, 0.0),
+                signals.CARD_THERMAL: noisy(heat, 0.0),
+                signals.CARD_SLOWDOWN: noisy(0.0, 0.0),
+                signals.CARD_BRAKE: noisy(0.0, 0.0),
+                signals.CARD_CAPPED: noisy(0.0, 0.0),
+                signals.CARD_XID: noisy(each(self.xid, 0.0), 0.0),
+                signals.CARD_CORRECTED: noisy(each(self.corrected, 0.0), 0.0),
+                signals.CARD_UNCORRECTED: noisy(0.0, 0.0),
+                signals.CARD_LINK_ERRORS: noisy(each(self.link_errors, 0.0), 0.0),
+                signals.CARD_PCIE_REPLAYS: noisy(0.0, 0.0),
+            }
+        if self.processes:
+            values |= {
+                signals.RUN_QUEUE_DELAY: noisy(each(self.queued, 0.002)),
+                signals.CGROUP_THROTTLED: noisy(each(self.quota, 0.0)),
+                signals.PROCESS_STOPPED: noisy(each(dict.fromkeys(self.stopped, 1.0), 0.0), 0.0),
+                signals.PROCESS_BLOCKED: noisy(0.0, 0.0),
+                signals.PROCESS_CPU: noisy(each(self.cpu, 1.0) * self.host * steps),
+            }
         facts = Facts(version="0.5.23", role=self.role, accelerator=self.accelerator, kv_bytes_per_token=self.kv_bytes, expected_ranks=rows)
         return Window(
             engine=Engine("http://engine:30000", "sglang", facts),
@@ -147,6 +196,11 @@ class Plant:
             values=values,
             scrapes=2 * columns,
         )
+
+
+def as_stated(stated: float, _rule: str) -> float:
+    """Confidence as rules state it: what holds of it for every window; the table of labelled runs moves each rule's by its own record."""
+    return stated
 
 
 @pytest.fixture
@@ -180,6 +234,14 @@ SCENES: dict[str, Plant] = {
     "pd_queue_skew": Plant(role="decode", held={7: 6.0}),
     "speculation_skew": Plant(accept={4: 1.1}),
     "dispatch_skew": Plant(group=1.4, dispatch={6: 8.0}),
+    "gpu_throttled": Plant(group=1.3, cards=True, throttled={3: 0.4}),
+    "gpu_degraded": Plant(group=1.3, cards=True, corrected={1: 20.0}, xid={1: 94}),
+    "link_degraded": Plant(group=1.3, cards=True, link_errors={6: 40.0}),
+    "prefill_drags_decode": Plant(turns=0.6),
+    "burst_misrouted": Plant(prefill={2: 0.5}, cached={2: 0.0}, prompts={2: 9000.0}, burst={2: 20.0}),
+    "idle_lockstep": Plant(running=(2.0, *(0.0,) * 63)),
+    "outside_the_ranks": Plant(kept=1.0),
+    "slow_process": Plant(delay={3: 0.060}, cpu={3: 8.0}, moody=True),
 }
 """Every cause with the plant that shows it; the culprits are in CULPRITS."""
 
@@ -200,6 +262,14 @@ CULPRITS: dict[str, tuple[int, ...]] = {
     "pd_queue_skew": (7,),
     "speculation_skew": (4,),
     "dispatch_skew": (6,),
+    "gpu_throttled": (3,),
+    "gpu_degraded": (1,),
+    "link_degraded": (6,),
+    "prefill_drags_decode": (),
+    "burst_misrouted": (2,),
+    "idle_lockstep": (0,),
+    "outside_the_ranks": (),
+    "slow_process": (3,),
 }
 
 

@@ -24,7 +24,7 @@ def test_a_level_group_is_healthy_and_every_class_is_ruled_out_with_a_reason(sce
     assert verdict.ranks == ()
     assert {r.klass for r in verdict.ruled_out} == {Class.SINGLE_POINT, Class.LOAD, Class.STRUCTURAL}
     assert all(r.why for r in verdict.ruled_out)
-    assert verdict.confidence > 0.9
+    assert verdict.confidence > 0.5  # surer than not; how sure is the calibration's to say
 
 
 @pytest.mark.parametrize("cause", CAUSES)

@@ -9,6 +9,7 @@ import pytest
 from collector import signals
 from collector.model import Facts, Window
 from diagnose import fleet
+from diagnose.confidence import calibration
 from diagnose.engine import diagnose
 from diagnose.model import Class, Healthy, NoData
 
@@ -40,7 +41,7 @@ def test_its_twins_are_healthy_beside_it(plant):
     slow, fine = plant(group=1.4).window(), plant().window()
     verdict = diagnose(fine, twins=[slow, fine]).verdict
     assert verdict.klass is Class.HEALTHY
-    assert verdict.confidence == 0.95  # nothing was left untested
+    assert verdict.confidence == calibration().healthy  # nothing was left untested
 
 
 def test_one_fast_twin_makes_nobody_slow(plant):
@@ -53,7 +54,7 @@ def test_two_engines_have_no_majority(plant):
     """With one twin neither is the measure of the other, and both outcome and notes say so."""
     result = diagnose(plant(group=1.4).window(), twins=[plant().window()])
     assert result.verdict.klass is Class.HEALTHY
-    assert result.verdict.confidence < 0.95
+    assert result.verdict.confidence < calibration().healthy
     assert "one twin is no majority" in " ".join(result.notes)
     found = group_outcome(plant(group=1.4).window(), [plant().window()])
     assert isinstance(found, NoData)

@@ -11,6 +11,7 @@ import pytest
 
 from collector import signals
 from diagnose.case import Case
+from diagnose.confidence import calibration
 from diagnose.engine import diagnose
 from diagnose.model import Class, Finding, Healthy, NoData
 from diagnose.report.text import render
@@ -129,14 +130,15 @@ def test_an_unknown_role_is_not_guessed_from_the_queues(plant):
 
 
 def test_a_healthy_prefill_server_is_healthy(plant):
-    """A server that decodes nothing needs no decode steps, graphs or acceptance to be called healthy, with a past or without; that the
-    whole group may be slow is left open, and said."""
+    """A server that decodes nothing needs no decode steps, graphs or acceptance to be called healthy, with a past of shorter
+    prompts or without one; that the whole group may be slow is left open, and said."""
     of_decoding = (signals.DECODE_STEPS, signals.DECODE_TIME, signals.GRAPH_STEPS, signals.EAGER_STEPS, signals.ACCEPT_LENGTH)
     window = plant(role="prefill").window().without(*of_decoding)
-    for past in (None, window):
+    faster = {name: found * 1.3 if name in (signals.STEPS_ACTIVE, signals.STEPS_IDLE) else found for name, found in window.values.items()}
+    for past in (None, window, replace(window, values=faster)):
         result = diagnose(window, past)
         assert result.verdict.klass is Class.HEALTHY
-        assert result.verdict.confidence == pytest.approx(0.76)
+        assert result.verdict.confidence == pytest.approx(0.8 * calibration().healthy, abs=1e-3)
         assert "a slowdown of the whole group would not be seen" in " ".join(result.notes)
 
 
@@ -159,3 +161,15 @@ def test_time_without_prompts_is_no_lost_time(plant):
         found = replace(window, values=dict(window.values) | idle)
         verdicts[role] = diagnose(found.without(signals.DECODE_STEPS) if role == "prefill" else found).verdict.klass
     assert verdicts == {"unified": Class.INSUFFICIENT, "prefill": Class.HEALTHY}
+
+
+def test_a_late_host_of_a_prefill_server_has_no_lower_bound(plant):
+    """Rank 5 is 30 ms late in every step; how much of that fell into time without prompts is unknown, so the cost begins at nothing and
+    half of the waits is the estimate."""
+    window = plant(role="prefill", delay={5: 0.030}).window()
+    case = Case(window.without(signals.DECODE_STEPS))
+    assert case.waits is not None
+    assert case.host_lost is not None
+    assert case.step_time is not None
+    upper = case.waits.lost / case.step_time
+    assert (case.host_lost.low, case.host_lost.mid, case.host_lost.high) == pytest.approx((0.0, upper / 2, upper))

@@ -12,6 +12,11 @@ from diagnose.model import Class
 from diagnose.rules import load
 
 RULES = {
+    "burst_misrouted": Class.LOAD,
+    "idle_lockstep": Class.LOAD,
+    "outside_the_ranks": Class.OUTSIDE,
+    "prefill_drags_decode": Class.STRUCTURAL,
+    "slow_process": Class.SINGLE_POINT,
     "context_length_skew": Class.LOAD,
     "dispatch_skew": Class.STRUCTURAL,
     "expert_hotspot": Class.STRUCTURAL,
@@ -28,6 +33,9 @@ RULES = {
     "stale_ledger": Class.LOAD,
     "stuck_rank": Class.SINGLE_POINT,
     "whole_group_slow": Class.INSUFFICIENT,
+    "gpu_throttled": Class.SINGLE_POINT,
+    "gpu_degraded": Class.SINGLE_POINT,
+    "link_degraded": Class.SINGLE_POINT,
 }
 
 

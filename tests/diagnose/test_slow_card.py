@@ -14,6 +14,7 @@ from diagnose.case import Case
 from diagnose.engine import diagnose
 from diagnose.model import Class, Healthy
 from diagnose.slow_card import Named, Nobody, Panel, Unidentified, look
+from tests.diagnose.conftest import as_stated
 
 COST = 15e-9  # s per pair: 44,928 B at 3.0 TB/s
 
@@ -136,7 +137,7 @@ def test_the_verdict_names_the_card_and_the_group_is_not_blamed_too(plant):
 
 def test_without_a_past_the_share_is_a_range_and_the_confidence_moderate(plant):
     """What the card costs beyond its pairs is not known: the range holds the truth of 1 - 1/2 at most, confidence stays at 0.6 or below."""
-    verdict = diagnose(window_of(plant, panel(slow={4: 2.0}))).verdict
+    verdict = diagnose(window_of(plant, panel(slow={4: 2.0})), sure=as_stated).verdict
     assert (verdict.cause, verdict.ranks) == ("slow_rank", (4,))
     assert verdict.share is not None
     truth = COST * 60_000 / 0.050

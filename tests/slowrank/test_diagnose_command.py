@@ -10,12 +10,17 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+from collector.capture import CaptureWriter
 from collector.errors import CaptureError, ConfigError
 from collector.model import Engine, Window
 from diagnose.model import Class, EngineDiagnosis, LostTime, Severity, Verdict
 from slowrank.app import app
 from slowrank.diagnosing import Reading, conclude
 from slowrank.exits import UnreachableError
+from workload.config import ClusterConfig
+from workload.schedule import Scheduled
+from workload.virtual_time.recording import Recording
+from workload.virtual_time.simulate import simulate
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs/report.schema.json").read_text(encoding="utf-8"))
 
@@ -166,3 +171,33 @@ def test_a_baseline_of_other_engines_is_refused(monkeypatch: pytest.MonkeyPatch)
     """Judging an engine by another one's past would invent slowness."""
     with pytest.raises(ConfigError, match="the baseline holds a, b, but not c"):
         _baselines(monkeypatch, ["c"], ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["a:1", "b:1", "--hardware", "n:9400"], "one by one"),
+        (["CAPTURE", "--procfs"], "a capture holds what was read"),
+        (["a:1", "--gpus", "x"], "no rank=GPU"),
+        (["a:1", "--hardware", "http://me:secret@n:9400"], "may not hold a user name"),
+    ],
+)
+def test_options_of_machines_that_make_no_sense_are_refused(tmp_path: Path, arguments: list[str], said: str) -> None:
+    """Before anything is read, with the way out; a password that was typed is not repeated."""
+    capture = tmp_path / "c.slowrank"
+    with CaptureWriter(capture, created=0.0):
+        pass
+    result = CliRunner().invoke(app, ["diagnose", *(str(capture) if word == "CAPTURE" else word for word in arguments)])
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())
+    assert "secret" not in result.stderr
+
+
+def test_a_capture_with_cards_is_joined_as_the_user_says(tmp_path: Path) -> None:
+    """A simulated engine with a hot card 1: rank 1's by order, rank 0's if the user says that the cards are crossed."""
+    with Recording(tmp_path / "c.slowrank") as recording:
+        simulate(ClusterConfig(ranks=4), [Scheduled("gpu_throttled", 1, 5.0, 40.0, 1.0)], 40.0, recording, cards=recording.cards)
+    for more, rank in (([], 1), (["--gpus", "0=1,1=0"], 0)):
+        result = CliRunner().invoke(app, ["diagnose", str(tmp_path / "c.slowrank"), "--for", "25s", "--format", "json", *more])
+        verdict = json.loads(result.stdout)["engines"][0]["verdict"]
+        assert (verdict["cause"], verdict["ranks"]) == ("gpu_throttled", [rank])

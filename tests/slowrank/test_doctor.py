@@ -235,3 +235,24 @@ def test_the_captured_engine_without_metrics() -> None:
     assert [group["changes"] for group in document["impossible"]] == [list(changes) for changes in orders]
     first = document["impossible"][0]["rules"][0]
     assert set(first) == {"rule", "class", "title", "lacks"}
+
+
+def test_what_cards_and_processes_would_add_is_offered_and_not_missed() -> None:
+    """An engine that tells all of itself is complete without a page of cards; the option, and the lines for the exporter, are named."""
+    optional = [s.name for s in CATALOGUE.values() if s.optional]
+    rules = {**RULES, "cold": _rule("cold", signals.CARD_CLOCK, signals.CARD_THERMAL)}
+    checkup = examine(_window(*optional), rules)
+    assert checkup.complete
+    assert (checkup.impossible, checkup.weaker) == ((), ())
+    text = render(checkup, 400)
+    assert "--hardware URL" in text
+    assert "--procfs" in text
+    assert "DCGM_FI_DEV_CLOCKS_EVENT_REASONS, gauge, Current clock event reasons (bitmask)." in text
+
+
+def test_a_page_of_cards_that_lacks_a_field_blocks_its_rules() -> None:
+    """The default counters have clocks and no reasons: the rule on both cannot answer in full, and the line to add is named."""
+    rules = {**RULES, "cold": _rule("cold", signals.CARD_CLOCK, signals.CARD_THERMAL)}
+    checkup = examine(_window(signals.CARD_THERMAL), rules)
+    assert checkup.complete
+    assert [(each.rule.id, each.lacks) for each in checkup.weaker] == [("cold", (signals.CARD_THERMAL,))]

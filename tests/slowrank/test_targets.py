@@ -10,7 +10,7 @@ from collector.errors import CaptureError, ConfigError
 from collector.model import Page, Source
 from slowrank.exits import UnreachableError
 from slowrank.recording import recording
-from slowrank.targets import parse, replay, split
+from slowrank.targets import machines, parse, replay, split
 
 
 def _page(at: float, engine: str = "h:1") -> Page:
@@ -103,3 +103,20 @@ def test_a_recording_that_reached_nobody_leaves_no_file(tmp_path: Path) -> None:
         keep(_page(1.0))
         raise UnreachableError("nobody")
     assert not path.exists()
+
+
+def test_machines_belong_to_one_engine() -> None:
+    """A page of cards cannot be of two engines; the way out is named."""
+    on = machines(["node0:9400"], procfs=False, nvml=False, gpus=None)
+    assert parse(["a:1"], None, on)[0].hardware == ("http://node0:9400/metrics",)
+    with pytest.raises(ConfigError, match="one by one"):
+        parse(["a:1", "b:1"], None, on)
+
+
+def test_local_sources_and_the_join_come_from_the_options() -> None:
+    """--procfs and --nvml are of this node; --gpus says whose card is whose."""
+    on = machines(None, procfs=True, nvml=True, gpus="0=1,1=0")
+    assert parse(["a:1"], None, on)[0].local == {Source.PROCFS, Source.NVML}
+    assert on.gpus == {0: ("1",), 1: ("0",)}
+    with pytest.raises(ConfigError, match="--gpus"):
+        machines(None, procfs=False, nvml=False, gpus="nonsense")

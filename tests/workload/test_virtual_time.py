@@ -258,6 +258,19 @@ def test_open_loop_traffic_arrives_at_its_rate():
     assert made.min() > 0
 
 
+def test_kept_answers_lengthen_the_time_to_the_first_token_by_as_much(healthy):
+    """A healthy request waits a few steps, one whose answers are kept for a second waits that second more; the ranks are as before."""
+    kept = Window(play("outside_the_ranks:onset=20,severity=1.0"), 30.0, 59.0)
+
+    def first(window: Window) -> float:
+        total, count = (window.grown(f'time_to_first_token_seconds_{part}{{is_streaming="true"}}') for part in ("sum", "count"))
+        return float(total[0] / count[0])
+
+    assert healthy.cadence < first(healthy) < 4 * healthy.cadence
+    assert first(kept) - first(healthy) == pytest.approx(1.0, abs=0.02)
+    assert kept.cadence == pytest.approx(healthy.cadence, rel=0.05)
+
+
 def test_a_stuck_publisher_leaves_an_old_snapshot_while_the_rank_steps():
     """The rank's snapshot stays as old as the start, its peers' do not; its counters move."""
     table = play(seconds=10.0, prepare=lambda control: control.stick_publisher(2, stuck=True))

@@ -23,7 +23,7 @@ from workload.config import ClusterConfig
 from workload.face import specs
 from workload.face.loads import DisaggregationSection, LoadSnapshot, MemorySection, QueuesSection
 from workload.face.loads_page import as_object, parse_include
-from workload.schedule import parse
+from workload.schedule import Scheduled, parse
 from workload.virtual_time.recording import START, Recording
 from workload.virtual_time.simulate import simulate
 from workload.virtual_time.table import Table
@@ -119,7 +119,7 @@ def test_the_metrics_page_is_the_faces(simulated):
     """Each family has the face's name, type and labels, each series is one that SGLang's own page of 8 ranks has too."""
     path, _ = simulated
     page = bodies(path, Source.SGLANG_METRICS)[-1]
-    known = {specs.PREFIX + f.name: f for f in (*specs.SCHEDULER, specs.BALANCEDNESS, specs.dispatched(8))}
+    known = {specs.PREFIX + f.name: f for f in (*specs.SCHEDULER, *specs.TOKENIZER, specs.BALANCEDNESS, specs.dispatched(8))}
     captured = {
         (sample.name, frozenset((k, v) for k, v in sample.labels.items() if k not in {"model_name", "layer", "pid"}))
         for family in text_string_to_metric_families((CAPTURED / "tp8-dp8-ep8-t1.prom").read_text())
@@ -188,3 +188,17 @@ def test_the_command_writes_a_file_that_diagnose_reads(tmp_path):
     found = CliRunner().invoke(app, ["diagnose", str(out), "--for", "20s"])
     assert found.exit_code == 1
     assert "slow_rank on rank 5" in found.output
+
+
+def test_the_cards_pages_tell_a_hot_card_and_change_nothing_else(tmp_path):
+    """A page every five seconds, cool before the onset and hot after it; the engine's own pages are those of a recording without cards."""
+    schedule = [Scheduled("gpu_throttled", 1, 8.0, 12.0, 1.0)]
+    for name in ("with", "without"):
+        with Recording(tmp_path / name) as recording:
+            simulate(ClusterConfig(ranks=2), schedule, 20.0, recording, cards=recording.cards if name == "with" else None)
+    pages = bodies(tmp_path / "with", Source.DCGM)
+    clocks = [re.findall(r'DCGM_FI_DEV_SM_CLOCK\{gpu="(\d)".* (\d+)\n', page) for page in pages]
+    assert [dict(found)["1"] for found in clocks[1:]] == ["1980", "594", "594"]
+    assert {dict(found)["0"] for found in clocks[1:]} == {"1980"}
+    for source in (Source.SGLANG_LOADS, Source.SGLANG_METRICS):
+        assert bodies(tmp_path / "with", source) == bodies(tmp_path / "without", source)

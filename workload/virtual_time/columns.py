@@ -44,9 +44,11 @@ VALUES: dict[str, tuple[tuple[str, ...], ...]] = {
     "realtime_tokens_total": (("prefill_compute",), ("prefill_cache",), ("decode",)),
     "forward_execution_seconds_total": (("decode",), ("extend",), ("idle",)),
     "eplb_balancedness": (("decode",), ("extend",)),
+    "time_to_first_token_seconds": (("true",),),
     "eplb_gpu_physical_count": tuple((str(layer),) for layer in SAMPLED_LAYERS),
 }
-ABSENT_AT_ZERO = {family.name for family in specs.ON_EVENT} | {"eplb_balancedness", "eplb_gpu_physical_count"}
+FIRST_TOKEN = next(family for family in specs.TOKENIZER if family.name == "time_to_first_token_seconds")
+ABSENT_AT_ZERO = {family.name for family in specs.ON_EVENT} | {"eplb_balancedness", "eplb_gpu_physical_count", FIRST_TOKEN.name}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ def columns(config: ClusterConfig) -> list[Column]:
     found = [column for family in FAMILIES for rank in range(config.ranks) for column in _of(family, rank)]
     found += _of(specs.BALANCEDNESS, 0)
     found += _of(specs.dispatched(config.ranks), 0)
+    found += _of(FIRST_TOKEN, 0)
     return found
 
 

@@ -49,6 +49,9 @@ class Diary:
     level: list[float] = field(default_factory=list)  # balancedness
     extending: list[tuple[int, int]] = field(default_factory=list)  # (row, rank): launched an extend
     extends: list[Extend] = field(default_factory=list)
+    answered: list[tuple[float, float]] = field(
+        default_factory=list
+    )  # (at, seconds): first tokens that clients got, and how long they waited
     lost: list[tuple[int, int, int]] = field(default_factory=list)  # (row, rank, tokens): made for requests that were aborted meanwhile
     dispatched: list[tuple[int, list[list[float]]]] = field(default_factory=list)  # (row, copies)
     published: list[Published] = field(default_factory=list)

@@ -34,6 +34,7 @@ class Engine:
 
     def __init__(self, config: ClusterConfig, flush: Flush) -> None:
         self.heard: list[int] = []
+        self.held = 0.0  # seconds for which the front end keeps what the ranks tell
         self.cards = Cards(config)
         self.ranks = [Rank(config, r) for r in range(config.ranks)]
         self._flags = config.engine
@@ -53,6 +54,7 @@ class Engine:
         self._launched = 0.0  # when it was launched
         self._asked: list[tuple[Rank, Batch]] = []  # its batches that a scheduler has made: their results are booked one by one
         self._arrives = math.inf  # when the first letter on its way does
+        self._unanswered: dict[int, float] = {}  # requests without a token, and when they were sent
         self._frozen = False
         self._disturbed = False  # some process may be
         self._graphs = True  # every rank votes for them
@@ -62,6 +64,11 @@ class Engine:
 
     def post(self, rank: int, message: Submit | Abort | RankOrder, now: float) -> None:
         """Sends a message to a rank's process."""
+        if isinstance(message, Submit):
+            self._unanswered[message.rid] = now
+        elif isinstance(message, Abort):
+            for rid in message.rids:
+                self._unanswered.pop(rid, None)
         self.ranks[rank].mail.append((now + TRANSIT, message))
         self.ranks[rank].aborts += isinstance(message, Abort)
         self._arrives = min(self._arrives, now + TRANSIT)
@@ -272,6 +279,10 @@ class Engine:
             scheduler = rank.lane.scheduler
             result = scheduler.complete(batch)
             self.heard += result.finished
+            for rid in result.first:
+                if (sent := self._unanswered.pop(rid, None)) is not None:  # else it was told before a retraction
+                    told = self._base + TRANSIT + self.held
+                    diary.answered.append((told, told - sent))
             taken = scheduler.take_retracted()
             if taken.requests:
                 diary.retracted.append((row, rank.number, taken.requests, taken.input_tokens, taken.output_tokens))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from workload.config import ClusterConfig
+from workload.face.dcgm import Exporter
 from workload.face.loads import LoadSnapshot
 from workload.flights import Flights
 from workload.frontend import Pinned
@@ -27,7 +28,10 @@ class _Flight(msgspec.Struct, frozen=True):
 
 
 class Frontend(Flights[_Flight]):
-    """Sends requests to ranks and hears of their ends, by the rules of `workload.frontend`, whose metrics are on no page here."""
+    """Sends requests to ranks and hears of their ends, by the rules of `workload.frontend`.
+
+    Of that one's metrics the pages here show the time to the first token.
+    """
 
     def __init__(self, config: ClusterConfig, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(config)
@@ -35,13 +39,17 @@ class Frontend(Flights[_Flight]):
         self._steering = steering(config, self._published)
         self._engine = engine
         self._loop = loop
+        self._cards = Exporter(config, 0.0)
 
     def order(self, order: Pin | Unpin | CardOrder | DeskOrder) -> None:
-        """Obeys a fault. What a card's sensors would say is on no page here."""
-        if isinstance(order, Pin | Unpin):
+        """Obeys a fault."""
+        if isinstance(order, CardOrder):
+            self._cards.order(order, self._loop.time())
+        elif isinstance(order, Pin | Unpin):
             self._pinned.order(order)
         elif isinstance(order, DeskOrder):
             super().order(order)
+            self._engine.held = self._desk.held
 
     def _choose(self, rid: int, request: Shape, pinned: int | None) -> int:  # noqa: ARG002  # as in `workload.frontend`
         rank = self._steering.choose(self._loop.time(), request.prompt, pinned)
@@ -55,6 +63,11 @@ class Frontend(Flights[_Flight]):
 
     def _aborted(self, flight: _Flight) -> None:
         self._steering.ended(flight.rank)
+
+    def cards_page(self) -> str:
+        """What `/dcgm/metrics` would say now: see `workload.face.dcgm`."""
+        busy = [(known := rank.published) is not None and known.running > 0 for rank in self._engine.ranks]
+        return self._cards.page(self._loop.time(), busy)
 
     def hear(self) -> None:
         """Passes on which requests have ended."""

@@ -20,7 +20,7 @@ from workload.face.metrics import FLUSH_S
 from workload.reporter import GAP_LIMIT, LOG_EVERY
 from workload.virtual_time import block
 from workload.virtual_time.block import Launched, Mask
-from workload.virtual_time.columns import columns, key
+from workload.virtual_time.columns import FIRST_TOKEN, columns, key
 from workload.virtual_time.diary import Diary, Published
 from workload.virtual_time.hosts import Array
 
@@ -28,6 +28,7 @@ Places = np.ndarray[Any, np.dtype[np.int_]]
 
 _SYNC = np.array(specs.SYNC_WAIT_SECONDS)
 _RATIO = np.array(specs.IMBALANCE_RATIOS)
+_FIRST = np.array(specs.FIRST_TOKEN_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,9 @@ class Ledger:
             np.array([at for name, at in self._places.items() if name.startswith(f"{family}_bucket")]) for family in _HISTOGRAMS
         ]
         self._maps = [_map(self._places, layer, n) for layer in SAMPLED_LAYERS]
+        bounds = [found for name, found in self._places.items() if name.startswith(f"{FIRST_TOKEN.name}_bucket")]
+        self._first_bounds = np.concatenate(bounds)
+        self._answered: list[tuple[float, float]] = []  # first tokens that no scrape has seen
         self._last = Launched.nothing(n)
         self._unwritten: Array = np.zeros(0)  # of the counters that are not written in every loop
         self._flushed: float | None = None
@@ -98,6 +102,7 @@ class Ledger:
 
     def add(self, diary: Diary, until: float, next_begin: Array) -> None:
         """Takes a block whose last loop ends at `until`; `next_begin`: how much later each rank begins the next one."""
+        self._answered += diary.answered
         if diary.base:
             ends = np.array([*diary.base[1:], until])
             new = Launched.of(diary)
@@ -112,6 +117,7 @@ class Ledger:
         for at in self._loads_due.due(min(until, self._duration)):
             self._loads(at, self._snapshots)
         for at in self._metrics_due.due(min(until, self._duration)):
+            self._answer(at)
             self._metrics(at, self.values)
 
     def _count(self, diary: Diary, until: float, ends: Array, both: Launched, book: dict[str, Array], next_begin: Array) -> None:
@@ -139,6 +145,7 @@ class Ledger:
                 unwritten, write_from = np.zeros(len(late_places)), write_to
             low = high
             if at < math.inf:
+                self._answer(at)
                 self._metrics(at, self.values)
         self._unwritten = unwritten + late[write_from:].sum(axis=0)
 
@@ -166,6 +173,16 @@ class Ledger:
         self.values[self._bounds[0]] += found.reshape(self._ranks, width).cumsum(axis=1).T
         ratio = block.imbalance(both.tokens[:-1][rows][on])
         self.values[self._bounds[1][:, 0]] += np.bincount(np.searchsorted(_RATIO, ratio), minlength=len(_RATIO) + 1).cumsum()
+
+    def _answer(self, at: float) -> None:
+        """First tokens that clients had got by then."""
+        name = FIRST_TOKEN.name
+        seconds = np.array([took for told, took in self._answered if told <= at])
+        self._answered = [one for one in self._answered if one[0] > at]
+        found = np.bincount(np.searchsorted(_FIRST, seconds), minlength=len(_FIRST) + 1).cumsum()
+        self.values[self._first_bounds] += found
+        self.values[self._places[f'{name}_count{{is_streaming="true"}}']] += len(seconds)
+        self.values[self._places[f'{name}_sum{{is_streaming="true"}}']] += seconds.sum()
 
     def _route(self, diary: Diary, rows: slice) -> None:
         """The heat maps of the experts that were sent in these loops."""

@@ -19,7 +19,7 @@ from workload.face.loads import DisaggregationSection, LoadSnapshot, MemorySecti
 from workload.face.loads_page import as_object, parse_include
 from workload.face.specs import PREFIX, SCHEDULER_LABELS
 from workload.reporter import GRAPH_GB, WEIGHT_GB
-from workload.virtual_time.columns import ABSENT_AT_ZERO, Column
+from workload.virtual_time.columns import ABSENT_AT_ZERO, FIRST_TOKEN, Column
 from workload.virtual_time.hosts import Array
 from workload.virtual_time.ledger import Snapshot
 
@@ -33,6 +33,7 @@ class MetricsPage:
     def __init__(self, config: ClusterConfig, columns: Sequence[Column]) -> None:
         self._columns = columns
         common = [(config.model_name, config.engine.engine_type, str(r), "0", str(r), str(r)) for r in range(config.ranks)]
+        self._front_end = dict(zip(SCHEDULER_LABELS[:2], common[0], strict=False))  # its series know no rank
         self._common = [dict(zip(SCHEDULER_LABELS, values, strict=True)) for values in common]
         # a histogram's and a summary's samples appear together, with the first observation
         groups: dict[tuple[str, tuple[str, ...], int], list[int]] = {}
@@ -70,7 +71,11 @@ class MetricsPage:
 
     def _labels(self, column: Column) -> str:
         own = dict(zip(column.family.labels, column.values, strict=True))
-        common = {} if column.family.name == "eplb_gpu_physical_count" else self._common[column.rank]
+        common = self._common[column.rank]
+        if column.family.name == "eplb_gpu_physical_count":
+            common = {}
+        elif column.family is FIRST_TOKEN:
+            common = self._front_end
         labels = {**common, **own, **({"le": column.le} if column.le else {})}
         return ",".join(f'{name}="{value}"' for name, value in sorted(labels.items()))
 

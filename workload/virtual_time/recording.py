@@ -17,6 +17,7 @@ from workload.virtual_time.pages import LOADS_TYPE, METRICS_TYPE, LoadsPage, Met
 
 FORMAT = "slowrank.capture/1"
 ENGINE = "http://127.0.0.1:30000"  # SGLang's default port; a simulation has no address of its own
+EXPORTER = "http://127.0.0.1:9400/metrics"  # dcgm-exporter's default port
 START = 1_767_225_600.0  # 2026-01-01T00:00:00Z: a simulation has no date either, and the same one makes the same file
 _TOOK = 0.002  # seconds that a page is said to have taken
 _LEVEL = 1  # zlib's fastest: pages resemble each other so much that 9 gains little and takes three times as long
@@ -45,15 +46,19 @@ class Recording:
     def metrics(self, at: float, values: Array) -> None:
         self._page("sglang-metrics", at, METRICS_TYPE, self._metrics.render(values))
 
+    def cards(self, at: float, page: str) -> None:
+        """A page of the cards' exporter, which is a server of its own."""
+        self._page("dcgm", at, METRICS_TYPE, page, node=EXPORTER)
+
     def close(self) -> None:
         if not self._file.closed:
             with self._file:
                 self._file.write(self._packer.flush())
 
-    def _page(self, source: str, at: float, content_type: str, body: str) -> None:
+    def _page(self, source: str, at: float, content_type: str, body: str, node: str = "") -> None:
         line: dict[str, object] = {
             "engine": self._engine,
-            "node": self._engine,
+            "node": node or self._engine,
             "source": source,
             "arrived": self._start + at,
             "took": _TOOK,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -24,6 +25,7 @@ from workload.virtual_time.recording import START
 
 LOADS_EVERY = 1.0  # seconds between two scrapes, as the collector's own
 METRICS_EVERY = 5.0
+CARDS_EVERY = 5.0
 
 _COLLECT_EVERY = 100_000  # objects more than were freed: some 10 MB
 
@@ -46,13 +48,16 @@ def simulate(
     *,
     loads_every: float = LOADS_EVERY,
     metrics_every: float = METRICS_EVERY,
+    cards: Callable[[float, str], None] | None = None,
+    cards_every: float = CARDS_EVERY,
     seed: int | None = None,
     progress: Callable[[float], None] = lambda _: None,
     prepare: Callable[[VirtualControl], None] = lambda _: None,
 ) -> None:
     """Simulates `duration` seconds and gives `sink` every scrape before their end. The same arguments make the same scrapes.
 
-    An interval may be infinite: no such page is made. `seed` None takes the configuration's. `progress` hears the time that has come.
+    An interval may be infinite: no such page is made. `cards` is given pages of the cards' exporter too, which may come earlier than other
+    pages of their time. `seed` None takes the configuration's. `progress` hears the time that has come.
     `prepare` may use the handles of a control before the first step. The faults' labels go to `config.labels`, in seconds from
     `recording.START`. Raises ValueError for a configuration or a fault that virtual time cannot play.
     """
@@ -68,7 +73,9 @@ def simulate(
     control = VirtualControl(config, engine, frontend, loop)
     prepare(control)
     with _few_collections(), asyncio.Runner(loop_factory=lambda: loop) as runner:
-        runner.run(_play(schedule, duration, control, Crowd(config, frontend), lambda: loop.play(engine, frontend), progress))
+        crowd = Crowd(config, frontend)
+        show = None if cards is None else _show(frontend, cards, cards_every, duration)
+        runner.run(_play(schedule, duration, control, crowd, lambda: loop.play(engine, frontend), progress, show))
     engine.close(duration)
     ledger.stand_still(duration)
 
@@ -91,10 +98,13 @@ async def _play(
     crowd: Crowd,
     begin: Callable[[], None],
     progress: Callable[[float], None],
+    show: Coroutine[None, None, None] | None,
 ) -> None:
     now = asyncio.get_running_loop().time
     async with asyncio.TaskGroup() as tasks:
         crowd.start(tasks)
+        if show is not None:
+            tasks.create_task(show)
         playing = tasks.create_task(_inject(control, schedule, duration))
         begin()
         while (left := duration - now()) > 0:
@@ -103,6 +113,16 @@ async def _play(
         await playing
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
+
+
+async def _show(frontend: Frontend, cards: Callable[[float, str], None], every: float, duration: float) -> None:
+    """The cards' pages, in their time."""
+    now = asyncio.get_running_loop().time
+    for turn in itertools.count():
+        if (at := turn * every) >= duration:
+            return
+        await asyncio.sleep(at - now())
+        cards(at, frontend.cards_page())
 
 
 async def _inject(control: VirtualControl, schedule: Sequence[Scheduled], duration: float) -> None:

@@ -1,0 +1,201 @@
+"""The last minutes of an engine's machines: pages of cards and processes in, an engine's window with their signals out. No clock, no IO.
+
+Cards are kept as cards, and joined to ranks only when a window is made: by then the engine's pages have said how many ranks there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import ceil
+
+import numpy as np
+
+from collector import signals
+from collector.engines.limits import name_ranks
+from collector.errors import SourceError
+from collector.exposition import Parser
+from collector.hardware import cards, dcgm, join, nvml, procfs
+from collector.hardware.cards import Card, Look
+from collector.model import FloatArray, Page, Problem, Source, Window
+from collector.ring import Ring
+from collector.store import clock, on_grid
+
+SOURCES = frozenset({Source.DCGM, Source.NVML, Source.PROCFS})
+
+_CARDS = (Source.DCGM, Source.NVML)  # where both saw a signal of a rank, the first speaks
+_COMBINE = {"min": np.fmin.reduce, "max": np.fmax.reduce, "sum": np.add.reduce}
+
+
+@dataclass(slots=True)
+class _Track:
+    """What one page of one node said: columns are numbers of `cards`, or ranks."""
+
+    source: Source
+    node: str
+    ring: Ring
+    parser: Parser | None
+    cards: dict[tuple[str, int], int] = field(default_factory=dict)  # (host, index) -> column
+    latest: dict[int, Card] = field(default_factory=dict)
+    pids: dict[int, int] = field(default_factory=dict)  # rank -> process
+    problems: tuple[Problem, ...] = ()
+    newest: float = -np.inf
+    falls: list[tuple[float, int]] = field(default_factory=list)
+
+
+class Shelf:
+    """Pages of one engine's machines. `kind`: the engine's, once its pages have told; `asked`: the user's own join of ranks to cards."""
+
+    def __init__(self, kind: str, *, depth_s: float, asked: Mapping[int, tuple[str, ...]] | None = None) -> None:
+        self.kind = kind
+        self._rows = max(ceil(depth_s) + 1, 2)
+        self._asked = asked or {}
+        self._tracks: dict[tuple[Source, str], _Track] = {}
+
+    def feed(self, page: Page) -> None:
+        """Take one page, in order of arrival for each node and source. Raises SourceError for one that cannot be read."""
+        if page.error is not None or page.status != 200:
+            raise SourceError(page.error or f"{page.node}: HTTP {page.status}")
+        key = (page.source, page.node)
+        track = self._tracks.get(key)
+        if track is None:
+            parser = dcgm.parser() if page.source is Source.DCGM else None
+            track = self._tracks[key] = _Track(page.source, page.node, Ring(self._rows), parser)
+        if not page.arrived > track.newest:
+            return
+        if page.source is Source.PROCFS:
+            self._take_processes(track, page)
+        else:
+            self._take_cards(track, page)
+        track.newest = page.arrived
+
+    def _take_processes(self, track: _Track, page: Page) -> None:
+        reading = procfs.read(page, self.kind)
+        track.problems = reading.problems
+        body = procfs.body(page)
+        found, _ = procfs.processes(body.processes, self.kind, page.node)
+        track.pids = {rank: process.pid for rank, process in found.items()}
+        far = {
+            rank: float(found[rank].numa != node)
+            for rank, node in self._card_nodes(track.pids, body.cards).items()
+            if found[rank].numa is not None
+        }
+        track.ring.add(page.arrived, reading.times, {**reading.values, signals.FAR_FROM_CARD: far} if far else reading.values)
+
+    def _card_nodes(self, pids: Mapping[int, int], nodes: Mapping[str, int]) -> dict[int, int]:
+        """Local rank -> NUMA node of its card: by process, else by order if this node's cards alone were seen, one for each local rank."""
+        tracks = self._of(Source.NVML) or self._of(Source.DCGM)
+        seen = [card for track in tracks for _, card in sorted(track.latest.items())]
+        owners = {pid: rank for rank, pid in pids.items()}
+        buses = {owners[pid]: card.bus for card in seen for pid in card.pids if pid in owners}
+        if not buses and len({card.host for card in seen}) == 1 and len(seen) == len(pids):
+            buses = dict(zip(sorted(pids), [card.bus for card in sorted(seen, key=lambda card: card.index)], strict=True))
+        return {rank: nodes[bus] for rank, bus in buses.items() if bus in nodes}
+
+    def _take_cards(self, track: _Track, page: Page) -> None:
+        look: Look = dcgm.read(page, track.parser) if track.parser is not None else nvml.read(page)
+        track.problems = look.problems
+        values: dict[str, dict[int, float]] = {}
+        here: dict[int, float] = {}
+        for card in look.cards:
+            key = (card.host, card.index)
+            if key not in track.cards and len(track.cards) >= cards.MAX_CARDS:
+                continue
+            column = track.cards.setdefault(key, len(track.cards))
+            track.latest[column] = card
+            here[column] = page.arrived
+            for name, value in card.values.items():
+                values.setdefault(name, {})[column] = value
+        fallen = track.ring.add(page.arrived, here, values)
+        track.falls = [*track.falls, *((page.arrived, column) for column in fallen)][-cards.MAX_CARDS :]
+
+    def joined(self, window: Window) -> Window:
+        """The window with what its ranks' cards and processes said on its grid, and with what is in the way of that."""
+        if not self._tracks or not window.ranks:
+            return window
+        values = dict(window.values)
+        problems = [problem for track in self._tracks.values() for problem in track.problems]
+        pids: dict[int, int] = {}
+        for track in self._tracks.values():
+            pids |= track.pids
+        for source in _CARDS:
+            found = self._join(window, source, pids)
+            problems += found.problems
+            problems += self._restarts(window, source, found)
+            if len(window.edges) > 1:
+                for name, table in self._cards_of(window, source, found).items():
+                    held = values.setdefault(name, np.full(table.shape, np.nan))
+                    values[name] = np.where(np.isfinite(held), held, table)
+        if len(window.edges) > 1:
+            values |= self._processes(window)
+        seen = {name: table for name, table in values.items() if np.isfinite(table).any()}
+        return replace(window, values=seen, problems=(*window.problems, *dict.fromkeys(problems)))
+
+    def _of(self, source: Source) -> list[_Track]:
+        return [track for track in self._tracks.values() if track.source is source]
+
+    def _numbered(self, source: Source) -> Iterator[tuple[_Track, int, join.Seen]]:
+        """Every card of a source, with a number that tells it from the others'."""
+        for place, track in enumerate(self._of(source)):
+            for _, column in sorted(track.cards.items(), key=lambda item: (item[0][0], item[0][1])):
+                number = place * cards.MAX_CARDS + column
+                yield track, column, join.Seen(number, track.node, track.latest[column])
+
+    def _join(self, window: Window, source: Source, pids: Mapping[int, int]) -> join.Join:
+        facts = window.engine.facts
+        return join.join(
+            [seen for _, _, seen in self._numbered(source)],
+            where=source.value,
+            engine=window.engine.id,
+            ranks=facts.expected_ranks or len(window.ranks),
+            cards=facts.cards,
+            asked=self._asked,
+            pids=pids,
+        )
+
+    def _cards_of(self, window: Window, source: Source, found: join.Join) -> dict[str, FloatArray]:
+        """Signal -> (R, T) of the ranks' cards."""
+        owner = {number: rank for rank, numbers in found.cards.items() for number in numbers}
+        rows: dict[str, dict[int, list[FloatArray]]] = {}
+        grids = {id(track): on_grid(track.ring, window.edges) for track in self._of(source)}
+        for track, column, seen in self._numbered(source):
+            rank = owner.get(seen.number)
+            if rank is None:
+                continue
+            for name, (table, held) in grids[id(track)].items():
+                place = track.ring.columns[column]
+                if held[place]:
+                    rows.setdefault(name, {}).setdefault(rank, []).append(table[place])
+        shape = (len(window.ranks), len(window.edges) - 1)
+        out: dict[str, FloatArray] = {}
+        for name, by_rank in rows.items():
+            out[name] = np.full(shape, np.nan)
+            for row, rank in enumerate(window.ranks):
+                if rank in by_rank:
+                    out[name][row] = _COMBINE[cards.COMBINE.get(name, "max")](by_rank[rank])
+        return out
+
+    def _processes(self, window: Window) -> dict[str, FloatArray]:
+        out: dict[str, FloatArray] = {}
+        shape = (len(window.ranks), len(window.edges) - 1)
+        for track in self._of(Source.PROCFS):
+            for name, (table, held) in on_grid(track.ring, window.edges).items():
+                target = out.setdefault(name, np.full(shape, np.nan))
+                for row, rank in enumerate(window.ranks):
+                    place = track.ring.columns.get(rank)
+                    if place is not None and held[place]:
+                        target[row] = table[place]
+        return out
+
+    def _restarts(self, window: Window, source: Source, found: join.Join) -> Iterator[Problem]:
+        """Cards whose counters fell inside the window: a driver or node restarted, and what it had counted is no longer known."""
+        owner = {number: rank for rank, numbers in found.cards.items() for number in numbers}
+        moments: dict[float, list[int]] = {}
+        for place, track in enumerate(self._of(source)):
+            for when, column in track.falls:
+                rank = owner.get(place * cards.MAX_CARDS + column)
+                if rank is not None and window.start <= when:
+                    moments.setdefault(when, []).append(rank)
+        for when, ranks in moments.items():
+            what = f"the error counters of the cards of {name_ranks(ranks)} fell at {clock(when)}: driver or node restarted"
+            yield Problem(source.value, what, "they count from zero since then")

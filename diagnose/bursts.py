@@ -1,0 +1,49 @@
+"""Whether requests came to one rank at once: its requests against its peers' through time. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from collector import signals
+from collector.model import Window
+from diagnose import lockstep
+
+FEWEST = 4.0
+"""Peers' requests below which chance is counted as for this many: on nearly idle ranks two requests are no burst. Arithmetic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """The requests that a rank holds beyond its peers, running and waiting, at their highest and lowest in the window."""
+
+    peak: float  # requests of the rank at its peak
+    peers: float  # of its peers' median then
+    swing: float  # requests between the highest and the lowest excess over the peers
+    chance: float  # requests by which chance moves such counts: the root of the peers' usual number
+
+
+def burst(window: Window, row: int) -> Burst | None:
+    """How the requests of the rank in `row` swing against its peers'; None when requests were not counted, or there are no peers or
+    no second moment."""
+    if len(window.ranks) < 2:
+        return None
+    held = window.get(signals.RUNNING) + window.get(signals.WAITING)
+    usual = lockstep.nanmedian(np.delete(held, row, axis=0))
+    excess = held[row] - usual
+    known = np.isfinite(excess)
+    if known.sum() < 2:
+        return None
+    at = int(np.nanargmax(excess))
+    level = float(np.median(usual[known]))
+    swing = float(excess[known].max() - excess[known].min())
+    return Burst(float(held[row, at]), float(usual[at]), swing, math.sqrt(max(level, FEWEST)))
+
+
+def is_burst(found: Burst | None, swing: float) -> bool:
+    """Whether the requests swing by `swing` times what chance does, and fall back by at least half of their excess."""
+    if found is None:
+        return False
+    return found.swing >= swing * found.chance and found.swing >= (found.peak - found.peers) / 2

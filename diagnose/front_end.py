@@ -1,0 +1,66 @@
+"""How long requests wait for their first token, and how much of that the ranks account for. Pure.
+
+By Little's law the requests that queue on the ranks, over the first tokens per second, are the seconds that each queued; the ranks' time in
+prefill steps over the same is what each was computed. Beside that a request waits for the step under way when it comes, its own steps, and
+the one that brings its result. What is left was spent outside the ranks: in the tokeniser, the router, the detokeniser.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from collector import signals
+from collector.model import FloatArray, Window
+from diagnose import blocks, lockstep
+from diagnose.prefill_drag import PrefillDrag
+
+NEEDS = (signals.FIRST_TOKEN_TIME, signals.FIRST_TOKENS, signals.WAITING, signals.PREFILL_BUSY)
+
+STEPS = 4.0
+"""Steps that a request waits for at most without a queue: the one under way, the overlapped one behind it, its own last chunk, and the one
+whose result is processed beside it. Arithmetic; chat in virtual time waits 2.7."""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstTokens:
+    """Means per streaming request that got its first token in the window, in seconds."""
+
+    rate: float  # first tokens per second
+    wait: float  # until the first token, at the front end
+    queued: float  # in the ranks' queues
+    computed: float  # in prefill steps; overlapped scheduling counts up to twice too much
+    stepping: float  # STEPS of the longer of the mean step and the mean step with a prefill
+    steady: FloatArray  # (B,) `wait` in each block of the window with first tokens
+
+    @property
+    def outside(self) -> float:
+        """What no rank accounts for, in the block in which it is least: a queue that drains is counted after it is gone."""
+        least = min(self.wait, float(self.steady.min())) if self.steady.size else self.wait
+        return max(0.0, least - self.queued - self.computed - self.stepping)
+
+
+def first_tokens(window: Window, drag: PrefillDrag | None) -> FirstTokens | None:
+    """The first tokens of a window; None when they, the queues or the steps were not observed, or nobody got one."""
+    step = lockstep.group_rate(window)
+    seconds, count = window.mean(signals.FIRST_TOKEN_TIME), window.mean(signals.FIRST_TOKENS)
+    waiting, busy = window.mean(signals.WAITING), np.minimum(window.mean(signals.PREFILL_BUSY), 1.0)
+    if step is None or not all(np.isfinite(known).any() for known in (seconds, count, waiting, busy)):
+        return None
+    rate = float(np.nansum(count))
+    if not rate > lockstep.LEAST_RATE:
+        return None
+    each, per = (
+        np.nansum(blocks.means(window, signals.FIRST_TOKEN_TIME), axis=0),
+        np.nansum(blocks.means(window, signals.FIRST_TOKENS), axis=0),
+    )
+    some = per > lockstep.LEAST_RATE
+    return FirstTokens(
+        rate=rate,
+        wait=float(np.nansum(seconds)) / rate,
+        queued=float(np.nansum(waiting)) / rate,
+        computed=float(np.nansum(busy)) / rate,
+        stepping=STEPS * max(1.0 / step, drag.prefill_step if drag is not None else 0.0),
+        steady=each[some] / per[some],
+    )

@@ -1,0 +1,100 @@
+"""One rank prefills while its peers decode: what the rules on a single rank's prefill start from, so that one of them speaks. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from collector import signals
+from diagnose import blocks, lockstep, prefill
+from diagnose.case import Case
+from diagnose.model import Healthy, NoData, Severity
+from diagnose.rules import Limits
+
+NEEDS = (signals.PREFILL_BUSY, signals.DECODE_STEPS)
+
+CONFIRMS = (
+    signals.STEPS_ACTIVE,
+    signals.DECODE_STEPS,
+    signals.PREFILL_TOKENS,
+    signals.CACHED_TOKENS,
+    signals.RETRACTED,
+    signals.RUNNING,
+    signals.WAITING,
+)
+"""What tells the reasons of prefill apart and prices it: without one of them a finding is less sure."""
+
+QUIET = 4.0
+"""Times the past's most uneven prefill from which a deal is new by itself: chat was at most 0.02, lost caches 0.2 above the mean. It is a
+switch between two persistences, not an alarm."""
+
+BRIEF_S = 20.0
+"""Seconds of a window without a past below which a rank that prefills alone is only noted: with coding agents one rank can prefill for as
+long, and ten-second windows show it in 0.17 of all cases (benchmarks/healthy_spread.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LonePrefill:
+    """The rank that prefills far more than its peers at a cost to all, and why."""
+
+    row: int
+    busy: float  # share of its time in prefill steps
+    usual: float  # its peers' median
+    load: prefill.PrefillLoad
+    reason: prefill.Why
+    persistence: float  # share of the window's blocks in which it leads
+    usual_uneven: float | None  # the most that one rank prefilled above the mean in a stretch of the past as long as the window
+    brief: bool  # neither a past nor a long window shows that this is not how the traffic is
+    weakened_by: tuple[str, ...]
+
+    def passing(self, limit: Limits) -> Healthy | None:
+        """That these are a few long prompts, as in any traffic, and next another rank's, if so: it leads in too few blocks, or the past
+        had the like of it."""
+        new = self.usual_uneven is not None and self.usual_uneven * QUIET <= self.uneven
+        if self.persistence < (limit.some if new else limit.agreement):
+            return Healthy(
+                f"the rank that prefills most leads in {self.persistence:.0%} of the window's parts: a few prompts, no lasting deal"
+            )
+        return self.as_before(limit)
+
+    def as_before(self, limit: Limits) -> Healthy | None:
+        """That the past had the like of it, if so."""
+        if self.usual_uneven is None or self.uneven >= limit.usual * self.usual_uneven:
+            return None
+        return Healthy(f"one rank prefills {self.uneven:.0%} of the time more than the mean; in the past it was {self.usual_uneven:.0%}")
+
+    @property
+    def uneven(self) -> float:
+        """Share of time that the rank prefills above the mean of all."""
+        return self.busy - float(np.nanmean(self.load.busy))
+
+    @property
+    def severity(self) -> Severity | None:
+        """NOTE where it cannot be told from traffic with long prompts, which is on another rank next."""
+        return Severity.NOTE if self.brief else None
+
+
+def lone_prefill(case: Case, limit: Limits) -> LonePrefill | Healthy | NoData:
+    """The prefilling rank of a case by the limits of prefill.THRESHOLDS, or why there is none, or what is missing."""
+    load = case.prefill_load
+    if load is None:
+        return NoData(case.window.missing(*NEEDS), "prefill time was not observed")
+    if not case.long_enough:
+        return NoData((), "the window is too short to show that prefill persists on one rank")
+    row = load.leader
+    busy, usual = float(load.busy[row]), float(lockstep.peers_median(load.busy)[row])
+    if load.lost.mid < limit.share or busy < limit.lead * usual:
+        return Healthy(f"the rank that prefills most spends {busy:.0%} of its time on it, its peers {usual:.0%}")
+    reason = prefill.why(case.window, row, limit)
+    brief = case.baseline is None and case.window.end - case.window.start < BRIEF_S
+    return LonePrefill(row, busy, usual, load, reason, load.persistence(limit), _usual_uneven(case), brief, case.window.missing(*CONFIRMS))
+
+
+def _usual_uneven(case: Case) -> float | None:
+    """The most uneven prefill of the past, in stretches as long as the window; None without one."""
+    if case.baseline is None:
+        return None
+    past = blocks.means(case.baseline, signals.PREFILL_BUSY, case.window.end - case.window.start)
+    seen = past[:, np.isfinite(past).any(axis=0)]
+    return float((np.nanmax(seen, axis=0) - lockstep.nanmean(seen.T)).max()) if seen.size else None

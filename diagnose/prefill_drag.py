@@ -1,0 +1,138 @@
+"""What prefill on all ranks in turn costs the decodes of the whole group: how many steps it touches, and how much longer they last. Pure.
+
+A step in which any rank prefills lasts T_p on all ranks and takes the CUDA graph from those that decode; the others last T_d. Of a rank's
+decode passes the share g is touched by a prefill elsewhere, so its mean decode step is c = (1 - g) T_d + g T_p.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from collector import signals
+from collector.model import Window
+from diagnose import attribution, blocks, graphs, lockstep
+from diagnose.model import Share
+from diagnose.rules import Limits, Threshold
+
+NEEDS = (
+    signals.STEPS_ACTIVE,
+    signals.STEPS_IDLE,
+    signals.GRAPH_STEPS,
+    signals.EAGER_STEPS,
+    signals.DECODE_STEPS,
+    signals.DECODE_TIME,
+)
+
+THRESHOLDS = {
+    "share": Threshold(
+        0.10,
+        "of step time",
+        "three times what healthy windows differ by, 0.031 (healthy_spread.py); a group-wide claim has no peers to check it",
+    ),
+    "touched": Threshold(
+        0.10,
+        "of the group's steps more than in the past",
+        "healthy chat differs by up to 0.043 (healthy_spread.py); faults added 0.13 to 0.76",
+    ),
+    "tokens": Threshold(
+        2.0,
+        "x the most prompt tokens of the past",
+        "the middle 3 s of a window over the worst 10 s of the past: at most 1.67 when healthy (healthy_spread.py, agent); faults 3.8",
+    ),
+    "lead": Threshold(
+        2.5, "x the peers' prefill time", "the limit from which it is one rank's doing; prompts dealt to all in turn gave at most 1.86"
+    ),
+    "alone": Threshold(
+        0.30,
+        "of step time, without a past",
+        "chat loses at most 0.07 (healthy_spread.py); questions about documents lose half, and that is so",
+    ),
+}
+
+UNCOMPARED = 0.6
+"""Confidence at most without a past: the plain step is then an estimate from mixed steps. Not calibrated."""
+
+OVERSTATED = 1.5
+"""Times by which the window's own plain step overstates the drag: 1.3 to 1.6 on faults whose past tells it, as the longest prefill steps
+are those in which several ranks prefill, and are then counted for each."""
+
+CROWDED = 0.8
+"""Share of touched decode passes above which the plain step is not to be seen: it would be a difference divided by less than 0.2."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillDrag:
+    """The steps with a prefill anywhere in the group."""
+
+    touched: float  # share of the group's steps
+    prefill_step: float  # s, mean step with a prefill
+    plain_step: float | None  # s, mean step without; None when there are too few
+    wall_step: float  # s, mean of all
+
+    def share(self, plain: float | None = None) -> float | None:
+        """Share of step time by which prefill lengthens the steps, against `plain` seconds (None: the window's own plain step)."""
+        usual = self.plain_step if plain is None else plain
+        if usual is None:
+            return None
+        return min(1.0, max(0.0, self.touched * (self.prefill_step - usual) / self.wall_step))
+
+
+def prefill_drag(window: Window) -> PrefillDrag | None:
+    """The drag of a window; None when steps, passes or decode times were not observed, or no rank prefilled."""
+    rate, eager, bound = lockstep.group_rate(window), graphs.eager_share(window), graphs.prefill_touched(window)
+    cadence = lockstep.cadence(window)
+    if rate is None or eager is None or bound is None or cadence is None:
+        return None
+    passes = window.mean(signals.EAGER_STEPS) + window.mean(signals.GRAPH_STEPS)
+    prefills = np.maximum(window.mean(signals.STEPS_ACTIVE) - passes, 0.0)
+    count, time = window.mean(signals.DECODE_STEPS), window.mean(signals.DECODE_TIME)
+    usable = np.isfinite(prefills) & np.isfinite(time) & np.isfinite(count) & (count > lockstep.LEAST_RATE)
+    if not usable.any() or not prefills[usable].sum() > lockstep.LEAST_RATE:
+        return None
+    decode_step = time[usable] / count[usable]
+    # what a rank does not spend in decode and idle steps, it spends in its own prefill steps
+    left = np.maximum(0.0, 1.0 - (passes + np.nan_to_num(window.mean(signals.STEPS_IDLE)))[usable] * decode_step)
+    prefill_step = float(left.sum() / prefills[usable].sum())
+    own = float(prefills[usable].mean() / rate)
+    touched = min(bound, 1.0, eager + own)  # graphs that are lost for another reason touch no more steps than there are prefills
+    passed = min(1.0, max(0.0, (touched - own) / max(1.0 - own, 1e-9)))
+    plain = (cadence - passed * prefill_step) / (1.0 - passed) if passed < CROWDED else None
+    return PrefillDrag(touched, prefill_step, None if plain is None else min(cadence, max(0.0, plain)), 1.0 / rate)
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What prefill costs more than in the past."""
+
+    share: Share  # of step time
+    touched: float  # share of the group's steps more than in the past
+    tokens: float  # prompt tokens computed in the median block of the window over the most in a stretch of the past as long as the window
+
+
+def growth(window: Window, baseline: Window | None, excess: attribution.Excess | None, leaders: float) -> Growth | None:
+    """The growth over `baseline`; None without a past, or without what prices it.
+
+    `leaders`: the share of step time that `excess` has already put down to the rank that prefills most.
+    """
+    now, before = prefill_drag(window), prefill_drag(baseline) if baseline is not None else None
+    usual = lockstep.cadence(baseline) if baseline is not None else None
+    tokens = blocks.means(window, signals.PREFILL_TOKENS)
+    if now is None or baseline is None or usual is None or excess is None or not np.isfinite(tokens).any():
+        return None
+    by_steps = now.share(usual) or 0.0
+    by_past = min(1.0, max(0.0, excess.share.mid + leaders))
+    mid = min(by_steps, by_past)
+    past = blocks.means(baseline, signals.PREFILL_TOKENS, window.end - window.start)
+    most = max(float(np.nansum(past, axis=0).max()), lockstep.LEAST_RATE)
+    return Growth(
+        Share(mid, min(mid, max(0.0, excess.share.low + leaders)), max(by_steps, by_past)),
+        now.touched - (before.touched if before is not None else 0.0),
+        float(np.median(np.nansum(tokens, axis=0))) / most,
+    )
+
+
+def fires(grown: Growth, limit: Limits) -> bool:
+    """Whether prefill grew enough to be blamed, in cost, in steps and in work: so no other slowness counts."""
+    return grown.share.mid >= limit.share and grown.touched >= limit.touched and grown.tokens >= limit.tokens
