@@ -24,6 +24,7 @@ class Source(Enum):
     VLLM_METRICS = "vllm-metrics"  # GET /metrics, and what is there is vLLM's
     SGLANG_LOG = "sglang-log"  # lines of the schedulers' log
     VLLM_LOG = "vllm-log"  # lines of the front end's log
+    SLOWRANK_METRICS = "slowrank-metrics"  # what slowrank itself exported, kept by a history server
     DCGM = "dcgm"  # a page of dcgm-exporter
     NVML = "nvml"  # what this node's NVIDIA driver says, as JSON of our own (collector/hardware/nvml.py)
     PROCFS = "procfs"  # what this node's /proc says of the rank processes, as JSON of our own (collector/hardware/procfs.py)

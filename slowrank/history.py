@@ -37,6 +37,7 @@ class Question:
     token_file: Path | None = None
     ca_file: Path | None = None
     tenant: str | None = None
+    card: str | None = None
 
 
 def ask(question: Question, clock: Clock | None = None) -> Answer:
@@ -44,7 +45,7 @@ def ask(question: Question, clock: Clock | None = None) -> Answer:
     server does not answer; that it holds nothing is an Answer without windows."""
     from collector.prometheus import errors, matchers
     from collector.prometheus.api import Api
-    from collector.prometheus.read import Answer, NothingError, read
+    from collector.prometheus.read import Answer, NothingError, Scope, read
 
     server = server_of(question)
     end = moment(question.at, time.time())
@@ -53,7 +54,7 @@ def ask(question: Question, clock: Clock | None = None) -> Answer:
 
     async def answer() -> Answer:
         async with Api(server) as api:
-            return await read(api, start, end, narrowed, clock)
+            return await read(api, Scope(start, end, narrowed, clock, question.card))
 
     try:
         return asyncio.run(answer())

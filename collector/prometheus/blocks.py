@@ -7,18 +7,20 @@ for a live page.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 import numpy as np
 
 from collector import signals
 from collector.engines import sglang_metrics, sglang_stored, vllm_metrics
-from collector.engines.limits import few
-from collector.engines.terms import Selection, over_time
+from collector.engines.limits import few, rank_of
+from collector.engines.terms import Selection, Term, over_time
 from collector.exposition import Sample
 from collector.model import Block, FloatArray, Problem, Source
 from collector.prometheus.fleet import plain
 from collector.prometheus.matrix import Series
+from collector.prometheus.queries import SIGNALS
 
 AHEAD_S = 2.0
 """How far a rank's clock may be ahead of the history server's before the age of its load is unknown."""
@@ -45,6 +47,21 @@ def loads(engine: str, node: str, series: Sequence[Series]) -> Block | None:
     moments, values, samples = _aligned(series)
     chosen, clocks = sglang_stored.select_page(samples, node)
     return _block(engine, node, Source.SGLANG_LOADS, moments, values, chosen, clocks)
+
+
+def exported(engine: str, series: Sequence[Series], but: AbstractSet[str]) -> Block | None:
+    """What slowrank itself exported of an engine, less the signals `but`, which its own series give."""
+    wanted = [one for one in series if SIGNALS[one.labels["__name__"]] not in but]
+    if not wanted:
+        return None
+    moments, values, samples = _aligned(wanted)
+    terms = []
+    for place, sample in enumerate(samples):
+        signal = SIGNALS[sample.name]
+        rank = rank_of(sample.labels.get("rank", "")) if signals.CATALOGUE[signal].scope is signals.Scope.RANK else -1
+        if rank is not None:
+            terms.append(Term(signal, rank, (place,)))
+    return _block(engine, "slowrank", Source.SLOWRANK_METRICS, moments, values, Selection(tuple(terms)), None)
 
 
 def name_of(spelt: str) -> str:

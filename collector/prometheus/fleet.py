@@ -33,14 +33,14 @@ SHOWN = 4
 """Servers or labels that a message names."""
 
 
-def plain(labels: Labels) -> dict[str, str]:
+def plain(labels: dict[str, str]) -> dict[str, str]:
     """Labels as the engine wrote them: where a target label of the same name pushed one aside (`exported_engine`), it is put back."""
-    found = dict(labels)
-    for name in labels:
-        own = name.removeprefix("exported_")
-        if own != name and own in OWN:
-            found[own] = found.pop(name)
-    return found
+    aside = [name for name in labels if name.startswith("exported_") and name.removeprefix("exported_") in OWN]
+    if not aside:
+        return labels
+    return {name: value for name, value in labels.items() if name not in aside} | {
+        name.removeprefix("exported_"): labels[name] for name in aside
+    }
 
 
 @dataclass(slots=True)
@@ -92,6 +92,8 @@ def target_of(labels: Labels) -> tuple[dict[str, str], str]:
 def of_rank(kept: Kept, labels: Labels) -> bool:
     """Whether a series tells by itself which rank of which model it is of. Those of /v1/loads, of the experts' balance and of vLLM's
     configuration, whose labels are settings, do not."""
+    if kept is Kept.EXPORTED:
+        return False  # it names engines as slowrank's configuration does
     if kept is Kept.VLLM_METRICS:
         return not labels.get("__name__", "").endswith("cache_config_info")
     return "tp_rank" in labels
@@ -102,7 +104,7 @@ def is_replica(name: str) -> bool:
     return "replica" in name.lower()
 
 
-def arrange(series: Iterable[tuple[Kept, Labels]], where: str) -> Fleet:
+def arrange(series: Sequence[tuple[Kept, Labels]], where: str) -> Fleet:
     """The engines that the series are of. `where` is the server's URL, for messages."""
     problems: list[Problem] = []
     servers = _once(_servers(series), where, problems)
@@ -124,18 +126,30 @@ def arrange(series: Iterable[tuple[Kept, Labels]], where: str) -> Fleet:
     return Fleet(tuple(sorted(made, key=lambda engine: engine.id)), tuple(problems))
 
 
-def _servers(series: Iterable[tuple[Kept, Labels]]) -> list[Server]:
+def _servers(series: Sequence[tuple[Kept, Labels]]) -> list[Server]:
+    names = target_names(labels for _, labels in series)
     found: dict[object, Server] = {}
+    alike: dict[object, tuple[Server, str]] = {}  # series that differ in the engine's own labels only are looked at once
     for kept, labels in series:
         if not of_rank(kept, labels):
             continue
-        target, replica = target_of(labels)
-        server = found.setdefault(key_of(kept, labels, target), _server(kept, labels, target))
+        mark = (kept, labels.get("model_name"), labels.get("engine_type"), *map(labels.get, names))
+        known = alike.get(mark)
+        if known is None:
+            target, replica = target_of(labels)
+            known = alike[mark] = found.setdefault(key_of(kept, labels, target), _server(kept, labels, target)), replica
+        server, replica = known
         server.replicas.add(replica)
         rank = rank_of(labels.get(_RANK[kept], "") or "0")
         if rank is not None:
             server.ranks.add(rank)
     return sorted(found.values(), key=lambda server: (server.name, sorted(server.target.items())))
+
+
+def target_names(series: Iterable[Labels]) -> tuple[str, ...]:
+    """Names of all target labels of some series."""
+    shapes = {tuple(labels) for labels in series}
+    return tuple(sorted({name for shape in shapes for name in shape} - OWN))
 
 
 def key_of(kept: Kept, labels: Labels, target: Labels) -> object:

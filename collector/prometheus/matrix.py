@@ -6,7 +6,6 @@ read as one flat list of numbers: .13 us a sample where decoding pairs of number
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,7 +20,7 @@ _pairs = msgspec.json.Decoder(list[tuple[float, str]]).decode
 class Series(NamedTuple):
     """One series with the samples of a range; infinity where the server holds something that is no finite number."""
 
-    labels: Mapping[str, str]  # with __name__
+    labels: dict[str, str]  # with __name__
     times: FloatArray  # (n,) unix seconds, ascending
     values: FloatArray  # (n,)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from collector import exported
 from collector.engines import sglang_experts, sglang_metrics, sglang_stored, vllm_metrics
 from collector.prometheus.matchers import Matcher, none_of, one_of, selector
 
@@ -21,6 +22,7 @@ class Kept(Enum):
     SGLANG_GAUGES = "gauges of sglang's /metrics"
     SGLANG_LOADS = "sglang's /v1/loads as Prometheus text"
     VLLM_METRICS = "vllm's /metrics"
+    EXPORTED = "slowrank's own /metrics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,9 @@ def _sglang(name: str) -> Query:
     return Query(name, Kept.SGLANG_METRICS, spelt, matchers)
 
 
+SIGNALS: Mapping[str, str] = {family.name: signal for signal, family in exported.of_signals().items()}
+"""Series of our own page to the canonical signal."""
+
 _SCHEDULER = Matcher("tp_rank", "!=", "")  # a gauge of /metrics has it, the field of /v1/loads of the same name has not
 _PAGE = Matcher("tp_rank", "=", "")
 
@@ -73,6 +78,7 @@ QUERIES: tuple[Query, ...] = (
     Query("gauges", Kept.SGLANG_GAUGES, _GAUGES, (_SCHEDULER,)),
     Query("loads", Kept.SGLANG_LOADS, sglang_stored.PAGE_NAMES, (_PAGE,)),
     *(Query(name, Kept.VLLM_METRICS, _spelt(vllm_metrics.PREFIXES, [name])) for name in sorted(vllm_metrics.NAMES)),
+    Query("slowrank's signals", Kept.EXPORTED, tuple(SIGNALS)),
 )
 
 _BY_NAME: dict[str, list[Query]] = {}

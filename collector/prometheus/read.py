@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
+from collector import signals
 from collector.engines.kinds import ADJUST
 from collector.engines.sglang_stored import ADD_LOADS
 from collector.intake import MAX_PROBLEMS
-from collector.model import Block, Clock, Problem, Window
+from collector.model import Block, Clock, Facts, Problem, Window
 from collector.prometheus import blocks
 from collector.prometheus.api import Api
 from collector.prometheus.errors import PrometheusError, TooMuchError
 from collector.prometheus.fetch import Fetched, fetch
-from collector.prometheus.fleet import Engine, arrange, plain
+from collector.prometheus.fleet import Engine, arrange, plain, target_names
 from collector.prometheus.matchers import Matcher, selector
 from collector.prometheus.matrix import Series
-from collector.prometheus.owners import Owners
+from collector.prometheus.owners import Owners, exported_engines
 from collector.prometheus.queries import QUERIES, Kept, Query, query_of
 from collector.store import Store
 from collector.store import clock as moment
+
+Kept_: TypeAlias = Mapping[object, Mapping[Kept, list[Series]]]
+"""What was fetched, by server (its `id`) and, of slowrank's own page, by engine id."""
+
+ADD_EXPORTER = "scrape slowrank's own /metrics as well, which has them (docs/prometheus.md)"
+
+ONLY_SGLANG = {signals.SNAPSHOT_AGE, signals.RECV_WAIT, signals.SYNC_WAIT, signals.STEPS_IDLE}
+"""Signals that vLLM has no series of: they tell whose engine it is where slowrank alone was scraped."""
 
 CLOSE_S = 5.0
 """Scrape interval that is assumed where the server does not say how many samples there are: nothing scrapes engines faster for long."""
@@ -39,20 +49,32 @@ class NothingError(PrometheusError):
     """The server answered, and holds nothing that could be read."""
 
 
-async def read(api: Api, start: float, end: float, matchers: Sequence[Matcher] = (), clock: Clock | None = None) -> Answer:
-    """Every engine between two unix times. `matchers` narrow all queries; `clock` as in `Intake`.
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is wanted: a stretch of time, and series that `matchers` take. `clock` as in `Intake`. `card`: what the engines run on, where a
+    person says it; no series of an engine names it."""
 
-    Raises PrometheusError when the server cannot be asked, or holds nothing of an engine in that time: the message says which.
-    """
-    labels = await api.labels([query.series(matchers) for query in QUERIES], start, end)
+    start: float  # unix seconds
+    end: float
+    matchers: tuple[Matcher, ...] = ()
+    clock: Clock | None = None
+    card: str | None = None
+
+
+async def read(api: Api, scope: Scope) -> Answer:
+    """Every engine that the server holds. Raises PrometheusError when the server cannot be asked, or holds nothing of an engine in that
+    time: the message says which."""
+    start, end = scope.start, scope.end
+    labels = await api.labels([query.series(scope.matchers) for query in QUERIES], start, end)
     known = [(query, plain(found)) for found in labels if (query := query_of(found)) is not None]
     if not known:
-        raise NothingError(await _why_nothing(api, start, end, matchers))
-    fleet = arrange(((query.kept, found) for query, found in known), api.url)
-    owners = Owners(fleet.engines)
+        raise NothingError(await _why_nothing(api, scope))
+    fleet = arrange([(query.kept, found) for query, found in known], api.url)
+    owners = Owners(fleet.engines, target_names(found for _, found in known))
+    by_name = exported_engines(fleet.engines, {found.get("engine", "") for query, found in known if query.kept is Kept.EXPORTED})
     wanted: dict[Query, int] = defaultdict(int)
     for query, found in known:
-        if owners.of(query.kept, found) is not None:
+        if query.kept is Kept.EXPORTED or owners.of(query.kept, found) is not None:
             wanted[query] += 1
     if not wanted:
         if fleet.problems:
@@ -60,16 +82,19 @@ async def read(api: Api, start: float, end: float, matchers: Sequence[Matcher] =
         what = f"{len(known)} series of engines and none that names a rank (tp_rank on SGLang, engine on vLLM)"
         raise NothingError(f"{api.url}: {what}; scrape the engines' own ports, and keep these labels")
     points = await _points(api, next(found for query, found in known if query in wanted), start, end)
-    fetched = await fetch(api, wanted, points, matchers, start, end)
-    failures = tuple(_failure(one, error) for one in fetched for error in one.failed[:1])
-    warned = tuple(Problem(api.url, text, "what it left out is unknown") for text in api.warnings)
-    by_server: dict[int, dict[Kept, list[Series]]] = defaultdict(lambda: defaultdict(list))
+    fetched = await fetch(api, wanted, points, scope.matchers, start, end)
+    kept: dict[object, dict[Kept, list[Series]]] = defaultdict(lambda: defaultdict(list))
     for one in fetched:
         for series in one.series:
-            owner = owners.of(one.query.kept, plain(series.labels))
-            if owner is not None:
-                by_server[id(owner[1])][one.query.kept].append(series)
-    windows = [_window(engine, by_server, start, end, clock, (*failures, *warned)) for engine in fleet.engines]
+            own = plain(series.labels)
+            if one.query.kept is Kept.EXPORTED:
+                kept[by_name[own.get("engine", "")].id][one.query.kept].append(series)
+            elif (owner := owners.of(one.query.kept, own)) is not None:
+                kept[id(owner[1])][one.query.kept].append(series)
+    failures = [_failure(one, error) for one in fetched for error in one.failed[:1]]
+    warned = [Problem(api.url, text, "what it left out is unknown") for text in api.warnings]
+    engines = {engine.id: engine for engine in (*fleet.engines, *by_name.values())}
+    windows = [_window(engine, kept, scope, (*failures, *warned)) for engine in engines.values()]
     return Answer(tuple(windows), fleet.problems)
 
 
@@ -84,45 +109,48 @@ async def _points(api: Api, like: Mapping[str, str], start: float, end: float) -
     return seen if seen is not None else (end - start) / CLOSE_S
 
 
-def _window(
-    engine: Engine,
-    series: Mapping[int, Mapping[Kept, list[Series]]],
-    start: float,
-    end: float,
-    clock: Clock | None,
-    problems: tuple[Problem, ...],
-) -> Window:
+def _window(engine: Engine, kept: Kept_, scope: Scope, problems: tuple[Problem, ...]) -> Window:
     """The window of one engine, as `Intake.window` makes it of live pages."""
-    where = f"{engine.id} in the history"
-    of_servers = [(server, series.get(id(server), {})) for server in engine.servers]
+    of_servers = [(server, kept.get(id(server), {})) for server in engine.servers]
+    exported = kept.get(engine.id, {}).get(Kept.EXPORTED, [])
     has_loads = any(found.get(Kept.SGLANG_LOADS) for _, found in of_servers)
     made: list[Block | None] = []
     for server, found in of_servers:
         made.append(blocks.loads(engine.id, server.name, found.get(Kept.SGLANG_LOADS, [])))
         own = Kept.VLLM_METRICS if engine.kind == "vllm" else Kept.SGLANG_METRICS
-        gauges = [] if has_loads else found.get(Kept.SGLANG_GAUGES, [])
+        gauges = [] if has_loads or exported else found.get(Kept.SGLANG_GAUGES, [])
         made.append(blocks.metrics(engine.id, server.name, engine.kind, [*found.get(own, []), *gauges], gauges=bool(gauges)))
+    given = {signal for block in made if block is not None for signal in (*block.values, *block.whole)}
+    made.append(blocks.exported(engine.id, exported, given))
     pages = [block for block in made if block is not None]
-    if engine.kind == "sglang" and not has_loads:
-        what = "/v1/loads is not there: prefill times, decode times and the age of loads are missing, and"
-        what += " counts of requests and tokens are /metrics' gauges, which stand still on a rank that steps for the others only"
-        problems = (*problems, Problem(where, what, ADD_LOADS))
-    store = Store(engine.id, engine.kind, depth_s=max([len(block.arrived) for block in pages], default=1))
+    if engine.kind == "sglang" and not exported:
+        problems = (*problems, _unkept(engine.id, has_loads))
+    kind = engine.kind or ("sglang" if any(ONLY_SGLANG & set(block.values) for block in pages) else "vllm")
+    store = Store(engine.id, kind, depth_s=max([len(block.arrived) for block in pages], default=1))
     for block in pages:
         store.feed_block(block)
-    raw = store.window(start, end)
-    if clock is not None:
-        raw = replace(raw, engine=replace(raw.engine, facts=replace(raw.engine.facts, clock=clock)))
-    window = ADJUST[engine.kind](raw)
+    raw = store.window(scope.start, scope.end)
+    said = Facts(accelerator=scope.card, clock=scope.clock)
+    window = ADJUST[kind](replace(raw, engine=replace(raw.engine, facts=raw.engine.facts.merged(said))))
     return replace(window, problems=tuple(dict.fromkeys((*problems, *window.problems)))[:MAX_PROBLEMS])
+
+
+def _unkept(engine: str, has_loads: bool) -> Problem:
+    """What of /v1/loads no history of this engine holds."""
+    if has_loads:
+        what = "the decode moments of /v1/loads are not in its Prometheus text: which steps only decoded, and their time, is unknown"
+        return Problem(engine, what, ADD_EXPORTER)
+    what = "/v1/loads was not scraped: prefill times, decode times and the age of loads are unknown, and counts of requests and tokens"
+    return Problem(engine, f"{what} are gauges of /metrics, which stand still on a rank that only steps for the others", ADD_LOADS)
 
 
 def _failure(fetched: Fetched, error: PrometheusError) -> Problem:
     return Problem(fetched.query.name, f"not all of it could be read: {error}", "what it would say is unknown or from a part of the time")
 
 
-async def _why_nothing(api: Api, start: float, end: float, matchers: Sequence[Matcher]) -> str:
-    """What is in the way when no series of an engine lies between two unix times."""
+async def _why_nothing(api: Api, scope: Scope) -> str:
+    """What is in the way when no series of an engine lies in the scope."""
+    start, end, matchers = scope.start, scope.end, scope.matchers
     narrowed = f" with {','.join(map(str, matchers))}" if matchers else ""
     what = f"{api.url}: no series of sglang or vllm{narrowed} between {moment(start)} and {moment(end)}"
     try:

@@ -77,6 +77,7 @@ def diagnose(
     token_file: Annotated[Path | None, history_options.TOKEN_FILE] = None,
     ca_file: Annotated[Path | None, history_options.CA_FILE] = None,
     tenant: Annotated[str | None, history_options.TENANT] = None,
+    card: Annotated[str | None, history_options.CARD] = None,
 ) -> None:
     """Say whether a rank is slow, which, why, what it costs and what to do.
 
@@ -88,7 +89,7 @@ def diagnose(
     from slowrank.logs import read_log
     from slowrank.targets import machines
 
-    question = history_options.question(prometheus, at, since, match, token_env, token_file, ca_file, tenant)
+    question = history_options.question(prometheus, at, since, match, token_env, token_file, ca_file, tenant, card)
     if question is not None and (targets or log or record is not None or seconds is not None):
         raise ConfigError("--prometheus stands alone: give no TARGET, --log, --record or --for beside it; --since says how much is read")
     if not targets and not log and question is None:

@@ -21,6 +21,8 @@ TOKEN_FILE = typer.Option(metavar="FILE", help=_WITH + "file that holds it.")
 CA_FILE = typer.Option(metavar="FILE", help=_WITH + "certificates to trust.")
 TENANT = typer.Option(metavar="ID", help=_WITH + "X-Scope-OrgID of Mimir or Cortex.")
 
+CARD = typer.Option(metavar="NAME", help=_WITH + "the engines' cards, for example H200, which no series names: says what attention costs.")
+
 
 def question(
     url: str | None,
@@ -31,12 +33,13 @@ def question(
     token_file: Path | None,
     ca_file: Path | None,
     tenant: str | None,
+    card: str | None,
 ) -> Question | None:
     """What the options ask; None without --prometheus. ConfigError for one of the others without it."""
-    others = (at, since, match, token_env, token_file, ca_file, tenant)
+    others = (at, since, match, token_env, token_file, ca_file, tenant, card)
     if url is not None:
         return Question(url, *others)
-    names = ("--at", "--since", "--match", "--token-env", "--token-file", "--ca-file", "--tenant")
+    names = ("--at", "--since", "--match", "--token-env", "--token-file", "--ca-file", "--tenant", "--card")
     if stray := [name for name, value in zip(names, others, strict=True) if value is not None]:
         raise ConfigError(f"{', '.join(stray)}: only with --prometheus URL")
     return None
