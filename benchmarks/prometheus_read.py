@@ -1,9 +1,10 @@
-"""What it takes to read an hour of many ranks back out of a real Prometheus: `python benchmarks/prometheus_read.py [--ranks 512] [--every 15]`.
+"""What it takes to read an hour of many ranks back out of a real Prometheus.
 
-Nodes of eight ranks, eight nodes an engine, with the series of SGLang 0.5.23 that a diagnosis reads: those of a simulated engine's pages, /v1/loads
-as Prometheus text among them. The hour is written as blocks by promtool, so nothing is waited for. Prometheus and promtool are taken from
-PATH, or from the folder of --binaries. Wall time and peak memory are of a process that only reads; the least of three rounds counts, as
-other work on the machine only adds. `--instead range` asks for the same samples by query_range, for comparison.
+    python benchmarks/prometheus_read.py [--ranks 512] [--every 15] [--binaries FOLDER]
+
+Nodes of eight ranks, eight nodes an engine, with the series of SGLang 0.5.23 that a diagnosis reads, /v1/loads as Prometheus text among
+them. The hour is written as blocks by promtool, so nothing is waited for. Prometheus and promtool are taken from PATH, or from the folder of
+--binaries. Wall time and peak memory are of a process that only reads; the least of three rounds counts, as other work only adds.
 """
 
 from __future__ import annotations
@@ -75,10 +76,11 @@ def samples(ranks: int, every: float) -> Iterator[str]:
         where = f'job="sglang",cluster="e{engine}"'
         told = [*((s, node) for s in series(place)), *((s, first) for s in loads(place))]
         for (name, own, growth), instance in told:
-            begin = START if name == "sglang_timestamp" else 1234.567 + rank
+            begin = 1234.567 + rank
             for i, at in enumerate(moments):
-                value = begin + growth * (at - START) * (1 + 0.01 * ((i * 7919 + rank) % 13)) if growth else begin + (i * 31 + rank) % 17
-                yield f'{name}{{instance="{instance}",{where},{own}}} {at if name == "sglang_timestamp" else value!r} {at:.3f}\n'
+                grown = growth * (at - START + every * ((i * 7919 + rank) % 13) / 14)  # uneven, never falling
+                value = at if name == "sglang_timestamp" else begin + (grown if growth else (i * 31 + rank) % 17)
+                yield f'{name}{{instance="{instance}",{where},{own}}} {value!r} {at:.3f}\n'
 
 
 @contextmanager

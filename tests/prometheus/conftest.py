@@ -22,7 +22,7 @@ SECTIONS = {"memory": "memory", "disaggregation": "disagg", "speculative": "spec
 
 
 def as_text(page: Page) -> str:
-    """A page as Prometheus scrapes it: /v1/loads as `?format=prometheus` gives it (SGLang 0.5.23: numbers, with dp_rank as only label)."""
+    """A page as Prometheus scrapes it: /v1/loads as its `?format=prometheus` is in SGLang 0.5.23, numbers with dp_rank as only label."""
     if page.source is not Source.SGLANG_LOADS:
         return "\n".join(line for line in page.body.decode().splitlines() if line and not line.startswith("#"))
     lines = []
@@ -35,7 +35,7 @@ def as_text(page: Page) -> str:
 
 
 def scraped(pages: Iterable[Page], every: float, labels: str) -> Iterator[tuple[str, str, float]]:
-    """(series, value, time) of what a server that scrapes each page every so many seconds would keep, less the buckets that nobody reads."""
+    """(series, value, time) of what a server that scrapes each page every so many seconds would keep, less buckets that nobody reads."""
     for page in sampled(pages, every):
         for line in as_text(page).splitlines():
             series, _, value = line.rpartition(" ")
