@@ -13,6 +13,9 @@ help: ## say what there is
 demo: $(VENV)/.installed ## start an engine without a model, break it in three ways, and diagnose each
 	@$(BIN)/slowrank demo
 
+dev: $(VENV)/.installed ## a workload, slowrank, Prometheus and Alertmanager on this machine, without Docker
+	@$(BIN)/python deploy/dev.py
+
 test: $(VENV)/.installed-dev ## run all tests
 	$(BIN)/python -m pytest
 
@@ -23,6 +26,10 @@ lint: $(VENV)/.installed-dev ## style, types, and the arrows between the rooms
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+build: $(VENV)/.installed ## make the generated files anew: dashboards and Prometheus rules
+	@$(BIN)/slowrank dashboards build dashboards/generated
+	@$(BIN)/slowrank rules build dashboards/generated
 
 format: $(VENV)/.installed-dev ## put the code into shape
 	$(BIN)/ruff check --fix .

@@ -3,8 +3,8 @@
     python benchmarks/prometheus_read.py [--ranks 512] [--every 15] [--binaries FOLDER]
 
 Nodes of eight ranks, eight nodes an engine, with the series of SGLang 0.5.23 that a diagnosis reads, /v1/loads as Prometheus text among
-them. The hour is written as blocks by promtool, so nothing is waited for. Prometheus and promtool are taken from PATH, or from the folder of
---binaries. Wall time and peak memory are of a process that only reads; the least of three rounds counts, as other work only adds.
+them. The hour is written as blocks by promtool, so nothing is waited for. Prometheus and promtool are taken from PATH, or from the folder
+of --binaries. Wall time and peak memory are of a process that only reads; the least of three rounds counts, as other work only adds.
 """
 
 from __future__ import annotations

@@ -50,6 +50,9 @@ def of_signals() -> dict[str, Exported]:
     return {name: of_signal(signal) for name, signal in CATALOGUE.items()}
 
 
+OK = "ok"
+"""The value of a label `outcome` of what went well."""
+
 FAMILIES: dict[str, Exported] = {}
 """Every family that is not a signal, by name."""
 
@@ -66,9 +69,7 @@ LOST = _family("slowrank_lost_time_ratio", Kind.GAUGE, "Share of step time lost,
 VERDICT = _family("slowrank_verdict", Kind.GAUGE, "1 for the verdict of the last window", "engine", "class", "cause", "severity")
 CONFIDENCE = _family("slowrank_verdict_confidence_ratio", Kind.GAUGE, "How sure the verdict is", "engine")
 CULPRIT = _family("slowrank_culprit", Kind.GAUGE, "1 for each rank that the verdict names", "engine", "rank", "cause")
-INCIDENT = _family(
-    "slowrank_incident", Kind.GAUGE, "1 for each incident that is not resolved", "engine", "class", "cause", "severity", "state"
-)
+INCIDENT = _family("slowrank_incident", Kind.GAUGE, "Incidents that are not resolved", "engine", "class", "cause", "severity", "state")
 DIAGNOSED_AT = _family("slowrank_diagnosis_timestamp_seconds", Kind.GAUGE, "Unix time of the end of the last window", "engine")
 DIAGNOSES = _family("slowrank_diagnoses_total", Kind.COUNTER, "Diagnoses made", "engine")
 DIAGNOSIS_SECONDS = _family("slowrank_diagnosis_seconds_total", Kind.COUNTER, "CPU time of diagnoses", "engine")
@@ -77,9 +78,19 @@ SCRAPES = _family("slowrank_scrapes_total", Kind.COUNTER, "Pages asked for, by w
 SCRAPE_SECONDS = _family("slowrank_scrape_seconds_total", Kind.COUNTER, "Time from request to reply", "engine", "node", "source")
 SCRAPE_BYTES = _family("slowrank_scrape_bytes_total", Kind.COUNTER, "Bytes of pages read", "engine", "node", "source")
 SCRAPE_LATE = _family("slowrank_scrape_late_seconds_total", Kind.COUNTER, "How late scrapes began", "engine", "node", "source")
+ENGINE_UP = _family("slowrank_engine_up", Kind.GAUGE, "1 while usable pages of the engine come, else 0", "engine")
 PAGE_AGE = _family("slowrank_page_age_seconds", Kind.GAUGE, "Age of the newest page of a source", "engine", "node", "source")
+SCRAPE_INTERVAL = _family("slowrank_scrape_interval_seconds", Kind.GAUGE, "Time between two pages of a source now", "engine", "source")
+SCRAPE_BUDGET = _family("slowrank_scrape_budget_ratio", Kind.GAUGE, "Share of one core of a node that reading it may cost")
+ENGINE_UP = _family("slowrank_engine_up", Kind.GAUGE, "1 while usable pages of the engine come, else 0", "engine")
+ENGINE_LABELS = _family("slowrank_engine_labels", Kind.GAUGE, "1; the labels of the engine's targets, each with label_ before it", "engine")
+BREAKAGES = _family("slowrank_engine_breakages_total", Kind.COUNTER, "Watches that broke by a defect and began anew", "engine")
+PROBLEMS = _family("slowrank_problems", Kind.GAUGE, "Problems of targets, receivers and files now", "where")
+EXPORT_FAILURES = _family("slowrank_export_failures_total", Kind.COUNTER, "Parts of this page that could not be made", "part")
 STORE_BYTES = _family("slowrank_store_bytes", Kind.GAUGE, "Memory of the last minutes of an engine", "engine")
 RESIDENT_BYTES = _family("slowrank_resident_memory_bytes", Kind.GAUGE, "Resident memory of this process")
+TASKS = _family("slowrank_tasks", Kind.GAUGE, "Asyncio tasks of this process")
+DESCRIPTORS = _family("slowrank_open_fds", Kind.GAUGE, "Open file descriptors of this process")
 DELIVERIES = _family("slowrank_deliveries_total", Kind.COUNTER, "Attempts to notify a receiver, by outcome", "receiver", "outcome")
 OUTBOX = _family("slowrank_outbox_pending", Kind.GAUGE, "Notifications that a receiver has not taken yet", "receiver")
 RELOADS = _family("slowrank_config_reloads_total", Kind.COUNTER, "Reloads of the configuration, by outcome", "outcome")

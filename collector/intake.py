@@ -128,6 +128,16 @@ class Intake:
         """Ids of the engines of which a page was fed, readable or not, in order of appearance."""
         return tuple(self._engines)
 
+    def latest(self, engine: str, since: float) -> dict[str, dict[int, float]]:
+        """The newest value of each signal on each rank, as `Store.latest`; nothing for an engine of which no page was fed."""
+        known = self._engines.get(engine)
+        return {} if known is None else known.store.latest(since)
+
+    def nbytes(self, engine: str) -> int:
+        """Bytes that an engine's last minutes take."""
+        known = self._engines.get(engine)
+        return 0 if known is None else known.store.nbytes
+
     def window(self, engine: str, seconds: float | None = None, end: float | None = None) -> Window:
         """The last `seconds` (None: `depth_s`) before `end` (None: the newest page) of an engine, ready for diagnosis.
 

@@ -17,6 +17,9 @@ delay moves the arrival by milliseconds."""
 NOISE = 1e-9
 """Relative fall of a counter that is rounding and not a reset: an engine that adds processes' floats in changing order."""
 
+RECENT = 10
+"""Pages on which the newest value of a counter is looked for: an idle engine publishes snapshots less often than we ask."""
+
 _SAME = -1.0  # in `_lag`: on the page, but with a snapshot that we had
 
 
@@ -178,6 +181,17 @@ class Ring:
     def values(self, signal: str) -> FloatArray:
         """(n, R) values of a signal, counters corrected for resets; NaN where not on the page."""
         return self._values[signal][self._order()].astype(np.float64)
+
+    def latest(self, signal: str) -> FloatArray:
+        """(R,) the newest value of a signal, counters corrected for resets; NaN for a rank that is not on the newest page, or had no new
+        snapshot on the newest RECENT pages that it was on."""
+        recent = self._values[signal][self._order()[-RECENT:]].astype(np.float64)
+        here = ~np.isnan(self._lag[self._order()[-1:]])
+        if not len(recent):
+            return np.full(len(self.columns), np.nan)
+        known = np.isfinite(recent)
+        newest = len(recent) - 1 - np.argmax(known[::-1], axis=0)
+        return np.where(known.any(axis=0) & here[0], recent[newest, np.arange(recent.shape[1])], np.nan)
 
     def _order(self) -> npt.NDArray[np.int_]:
         held = min(self._count, self._rows)

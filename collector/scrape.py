@@ -61,17 +61,19 @@ async def scrape(
     stop: asyncio.Event,
     timeouts: Mapping[Source, float] = TIMEOUTS,
     max_bytes: int = MAX_BYTES,
+    trust: ssl.SSLContext | None = None,
 ) -> None:
     """Fetch the sources of `intervals` from all targets until `stop` is set; every outcome, failures too, goes to `on_page` as a Page.
 
-    /v1/loads and /server_info are asked of node 0, /metrics of every node; a target's machines are read at MACHINES' intervals. Returns at
-    once when `stop` is set: requests under way are dropped. What `on_page` raises ends the scrape. Raises ConfigError, before the first
-    page, when what a target wants of this node cannot be read here.
+    /v1/loads and /server_info are asked of node 0, /metrics of every node; a target's machines are read at MACHINES' intervals. The value
+    that `intervals` holds after a page is the time to the next one of its source, so it may change meanwhile; its keys may not. `trust`:
+    TLS other than the system's. Returns at once when `stop` is set: requests under way are dropped. What `on_page` raises ends the scrape.
+    Raises ConfigError, before the first page, when what a target wants of this node cannot be read here.
     """
     clock = _Clock()
     lookers = [(target.engine, *looker) for target in targets for looker in local.lookers(target.local)]
     limits = httpx.Limits(keepalive_expiry=10 * max((every for every in intervals.values() if every < inf), default=1.0))
-    trust = ssl.create_default_context()
+    trust = ssl.create_default_context() if trust is None else trust
     clients: list[httpx.AsyncClient] = []
     try:
         async with asyncio.TaskGroup() as group:
@@ -83,21 +85,21 @@ async def scrape(
                     # trust_env off: a proxy or a .netrc in the environment is not meant for engines
                     client = httpx.AsyncClient(headers=headers, timeout=None, limits=limits, verify=trust, trust_env=False)  # noqa: S113
                     clients.append(client)
-                    for source, every in intervals.items():
+                    for source in intervals:
                         if number == 0 or source not in FIRST_NODE_ONLY:
                             fetcher = _Fetcher(
                                 client, target.engine, node, source, timeouts[source], max_bytes, clock, kind, keyed=bool(target.api_key)
                             )
-                            tasks.append(group.create_task(_poll(fetcher, every, on_page)))
+                            tasks.append(group.create_task(_poll(fetcher, source, intervals, on_page)))
                 for page in target.hardware:  # the engine's key is not for them
                     client = httpx.AsyncClient(headers=_HEADERS, timeout=None, limits=limits, verify=trust, trust_env=False)  # noqa: S113
                     clients.append(client)
                     fetcher = _Fetcher(
                         client, target.engine, page, Source.DCGM, timeouts.get(Source.DCGM, TIMEOUTS[Source.DCGM]), max_bytes, clock, kind
                     )
-                    tasks.append(group.create_task(_poll(fetcher, MACHINES[Source.DCGM], on_page)))
+                    tasks.append(group.create_task(_poll(fetcher, Source.DCGM, MACHINES, on_page)))
             for engine, source, look in lookers:
-                tasks.append(group.create_task(_poll(_Local(engine, source, look, clock), MACHINES[source], on_page)))
+                tasks.append(group.create_task(_poll(_Local(engine, source, look, clock), source, MACHINES, on_page)))
             await stop.wait()
             for task in tasks:
                 task.cancel()
@@ -132,12 +134,13 @@ class _Kind:
         return self._told in {None, kind_of(source)} or source is Source.SGLANG_METRICS or source not in PATHS
 
 
-async def _poll(fetcher: _Fetcher | _Local, every: float, on_page: Callable[[Page], None]) -> None:
+async def _poll(fetcher: _Fetcher | _Local, source: Source, intervals: Mapping[Source, float], on_page: Callable[[Page], None]) -> None:
     """One page after the other, on deadlines that do not drift."""
     deadline = time.monotonic()
     while fetcher.worthwhile:
         page = await fetcher.fetch()
         on_page(page)
+        every = intervals[source]
         if every < inf:
             deadline += every * max(ceil((time.monotonic() - deadline) / every), 1)
         elif not fetcher.unreached:

@@ -104,6 +104,22 @@ class Store:
         """Arrival of the newest page; None before the first."""
         return max((track.newest for track in self._tracks.values()), default=None)
 
+    def latest(self, since: float) -> dict[str, dict[int, float]]:
+        """The newest value of each signal of the catalogue on each rank (-1: the engine), counters as if never reset. Pages older than
+        `since`, unix seconds, say nothing: a source that is silent has no value, which is not its last one and not 0."""
+        found: dict[str, dict[int, float]] = {}
+        said: dict[tuple[str, int], int] = {}  # the process that holds it
+        for track in (track for track in self._tracks.values() if track.newest >= since):
+            for ring in (track.ranks, track.engine):
+                for signal in (signal for signal in ring.signals if signal in CATALOGUE):
+                    values = ring.latest(signal)
+                    for rank, k in ring.columns.items():
+                        speaker = track.speakers.get(rank, 0)
+                        if np.isfinite(values[k]) and speaker <= said.get((signal, rank), speaker):
+                            said[signal, rank] = speaker
+                            found.setdefault(signal, {})[rank] = float(values[k])
+        return found
+
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""

@@ -1,1 +1,1 @@
-"""What people see: dashboards and rules for Prometheus and Grafana, generated as code. None exist yet."""
+"""What people see: dashboards for Grafana and rules for Prometheus, made by code into dashboards/generated. docs/dashboards.md."""

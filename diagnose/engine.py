@@ -221,6 +221,9 @@ def _counts(case: Case, rule: Rule) -> bool:
 def _why_insufficient(case: Case, silent: Mapping[str, NoData], lost: LostTime) -> str:
     if not case.working:
         return "the engine took no steps in this window: there is nothing to judge"
+    if silent and not case.long_enough:
+        seconds, intervals = case.window.end - case.window.start, len(case.window.edges) - 1
+        return f"the window is {seconds:.0f} s long, in {intervals} intervals: too short to show that anything persists; read for longer"
     if not silent:
         return f"{lost.share or 0.0:.0%} of step time is lost, and no rule finds a cause that persists: read for longer"
     reasons: dict[str, list[str]] = {}

@@ -13,8 +13,10 @@ from slowrank.commands.demo import demo
 from slowrank.commands.diagnose import diagnose
 from slowrank.commands.doctor import doctor
 from slowrank.commands.explain import explain
+from slowrank.commands.generated import dashboards, rules
 from slowrank.commands.incidents import incidents
 from slowrank.commands.record import record
+from slowrank.commands.serve import config, serve
 from slowrank.commands.workload import workload
 from slowrank.exits import Exit, of_error
 from slowrank.terminal import tell
@@ -32,6 +34,8 @@ EXAMPLES = (
     ("slowrank record host:30000 -o slow.slowrank", "what to attach to a bug report"),
     ("slowrank diagnose slow.slowrank", "the same answer, later and elsewhere"),
     ("slowrank alert test --alertmanager URL", "do alerts arrive?"),
+    ("slowrank serve http://host:30000", "watch it: pages, alerts, /metrics on 127.0.0.1:9469"),
+    ("slowrank rules build FOLDER", "rules for Prometheus; dashboards build FOLDER for Grafana"),
     ("slowrank explain context_length_skew", "what that verdict means and what to do"),
 )
 
@@ -87,13 +91,17 @@ def _front(
     del version
 
 
-LOOK, KEEP, LEARN = "Find the slow rank", "Keep and understand", "Try it without a cluster"
+LOOK, WATCH, KEEP, LEARN = "Find the slow rank", "Watch engines", "Keep and understand", "Try it without a cluster"
 
 app.command(rich_help_panel=LOOK)(diagnose)
 app.command(rich_help_panel=LOOK)(doctor)
+app.command(rich_help_panel=WATCH)(serve)
+app.command(rich_help_panel=WATCH)(config)
+app.command(rich_help_panel=WATCH)(incidents)
+app.add_typer(alert, name="alert", rich_help_panel=WATCH)
 app.command(rich_help_panel=KEEP)(record)
 app.command(rich_help_panel=KEEP)(explain)
-app.command(rich_help_panel=KEEP)(incidents)
-app.add_typer(alert, name="alert", rich_help_panel=KEEP)
+app.add_typer(dashboards, name="dashboards", rich_help_panel=KEEP)
+app.add_typer(rules, name="rules", rich_help_panel=KEEP)
 app.command(rich_help_panel=LEARN)(demo)
 app.add_typer(workload, name="workload", rich_help_panel=LEARN)

@@ -69,13 +69,14 @@ def _row(incident: Incident) -> tuple[str, ...]:
         "-" if i.share is None else percent(i.share),
         "-" if i.peak_share is None else percent(i.peak_share),
         utc(i.opened).removesuffix(" UTC"),
-        _lasted(i.last_seen - i.opened),
+        lasted(i.last_seen - i.opened),
         safe(i.id, 40),
         safe(i.engine, 80),
     )
 
 
-def _lasted(seconds: float) -> str:
+def lasted(seconds: float) -> str:
+    """A time span in the two units that matter."""
     if not math.isfinite(seconds) or seconds < 0:
         return "-"
     minutes, rest = divmod(round(seconds), 60)

@@ -41,8 +41,13 @@ SERVERS = {
         re.compile(r'msg="Listening on" address=(127\.0\.0\.1:[1-9]\d*)'),
         "/usr/share/prometheus/alertmanager",  # Debian moved the templates out of the binary
     ),
-    "prometheus": Kind("prometheus", "usr/bin/prometheus", ("prometheus",), re.compile(r"Listening on\" address=(127\.0\.0\.1:[1-9]\d*)")),
-    "promtool": Kind("prometheus", "usr/bin/promtool", ("promtool",), re.compile("$^")),  # a tool, no server
+    "prometheus": Kind(
+        "prometheus",
+        "usr/bin/prometheus",
+        ("prometheus",),
+        re.compile(r'msg="Listening on" address=(127\.0\.0\.1:[1-9]\d*)'),
+    ),
+    "promtool": Kind("prometheus", "usr/bin/promtool", ("promtool",), re.compile("$^")),  # no server, but it comes with one
     "victoria-metrics": Kind(
         "victoria-metrics",
         "usr/bin/victoria-metrics",

@@ -23,15 +23,24 @@ class Desk:
     """The incidents of all engines of one service. Not safe for threads: one event loop owns it."""
 
     def __init__(
-        self, ledger: Ledger, routes: Sequence[Route], policy: Policy, *, external_url: str = "", wake: Callable[[], None] = lambda: None
+        self,
+        ledger: Ledger,
+        routes: Sequence[Route],
+        policy: Policy,
+        *,
+        external_url: str = "",
+        labels: Callable[[str], tuple[tuple[str, str], ...]] = lambda _: (),
+        wake: Callable[[], None] = lambda: None,
     ) -> None:
-        """Takes up what the file holds. `external_url` is where people reach this service; `wake` is called when something is to be sent.
+        """Takes up what the file holds. `external_url` is where people reach this service, `labels` are an engine's own, by its id; `wake`
+        is called when something is to be sent.
 
         Raises sqlite3.Error when the file cannot be read.
         """
         self.outbox = Outbox()
         self.wake = wake
         self._ledger, self._routes, self._policy, self._external_url = ledger, tuple(routes), policy, external_url
+        self._labels = labels
         self._unsaved = Batch()
         self._trouble: Problem | None = None
         held = ledger.load(policy.closed_limit)
@@ -109,7 +118,8 @@ class Desk:
         posted = False
         for event in events:
             last = self.outbox.notices.get(event.incident)
-            notice = compose(changed[event.incident], event, last, diagnosis, self._external_url)
+            incident = changed[event.incident]
+            notice = compose(incident, event, last, diagnosis, self._external_url, self._labels(incident.engine))
             if notice is not None:
                 self._post(notice)
                 posted = True

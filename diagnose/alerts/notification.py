@@ -55,6 +55,7 @@ class Notification:
     fired: float  # when people were first told: confirmed
     ended: float | None = None  # None while firing
     silent_since: float | None = None  # there is no data since, so that it is neither seen nor gone
+    more: tuple[tuple[str, str], ...] = ()  # the engine's own labels when it was first told: a cluster, a team
 
     @property
     def firing(self) -> bool:
@@ -64,6 +65,7 @@ class Notification:
     def labels(self, severity: Severity | None = None) -> dict[str, str]:
         """What the alert is, under the severity that it has or had. No numbers that change, so that no update makes another alert."""
         labels = {
+            **dict(self.more),  # ours win: they are what receivers know the alert by
             "alertname": f"slowrank_{self.first_cause}",
             "class": self.klass.value,
             "engine": self.engine,
@@ -98,20 +100,28 @@ class Notification:
                 "formerly": tuple(Severity(s) for s in stored["formerly"]),
                 "first_ranks": tuple(stored["first_ranks"]),
                 "ranks": tuple(stored["ranks"]),
+                "more": tuple((name, value) for name, value in stored.get("more", ())),  # files of before have none
             }
         )
 
 
 def compose(
-    incident: Incident, event: Event, before: Notification | None, diagnosis: EngineDiagnosis | None, external_url: str = ""
+    incident: Incident,
+    event: Event,
+    before: Notification | None,
+    diagnosis: EngineDiagnosis | None,
+    external_url: str = "",
+    more: tuple[tuple[str, str], ...] = (),
 ) -> Notification | None:
     """What to say of `event`, or None when nothing: people do not know of the incident, or it says nothing that they do not know.
 
-    `before` is what was said last of this incident, `diagnosis` the verdict that made the event, if one did.
+    `before` is what was said last of this incident, `diagnosis` the verdict that made the event, if one did; `more` are the engine's own
+    labels, which an alert keeps as they were when it was first told.
     """
     if not event.notify:
         return None
     now = _state(incident, before, diagnosis, external_url)
+    now = replace(now, more=before.more if before is not None else more)
     if before is not None and not _news(event, before, now):
         return None
     said = event.what if before is not None and event.kind in {Kind.CHANGED, Kind.RESOLVED} else ""
@@ -121,7 +131,7 @@ def compose(
 def refreshed(incident: Incident, before: Notification, diagnosis: EngineDiagnosis | None, external_url: str = "") -> Notification:
     """The same message with the numbers of now: for receivers that are told again and again while it lasts."""
     now = _state(incident, before, diagnosis, external_url)
-    return replace(now, severity=before.severity, formerly=before.formerly, status=before.status, ended=before.ended)
+    return replace(now, severity=before.severity, formerly=before.formerly, status=before.status, ended=before.ended, more=before.more)
 
 
 def _news(event: Event, before: Notification, now: Notification) -> bool:

@@ -36,13 +36,14 @@ def render(diagnosis: EngineDiagnosis, window: Window) -> str:
 
 def render_all(found: Sequence[tuple[EngineDiagnosis, Window]]) -> str:
     """The reports of several engines in one file, in the order given."""
-    css = _style()
-    page = _environment().get_template("page.html.j2")
-    return page.render(css=css, policy=_policy(css), engines=[_engine(k, d, w) for k, (d, w) in enumerate(found)])
+    css = style()
+    page = environment().get_template("page.html.j2")
+    return page.render(css=css, policy=policy(css), engines=[article(k, d, w) for k, (d, w) in enumerate(found)])
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Where the templates are, with the filters that they use. Shared: whoever adds to it takes an overlay."""
     made = Environment(
         loader=PackageLoader(__package__, "templates"),
         autoescape=True,
@@ -56,23 +57,25 @@ def _environment() -> Environment:
 
 
 @cache
-def _style() -> str:
+def style() -> str:
+    """The style sheet."""
     return (resources.files(__package__) / "templates/report.css").read_text(encoding="utf-8")
 
 
-def _policy(css: str) -> str:
+def policy(css: str) -> str:
     """A browser fetches and runs nothing; the one style sheet is known by its hash, so that an injected one is refused."""
     digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 
 
-def _engine(number: int, diagnosis: EngineDiagnosis, window: Window) -> dict[str, Any]:
+def article(number: int, diagnosis: EngineDiagnosis, window: Window) -> dict[str, Any]:
+    """What `article.html.j2` shows of one engine; `number` tells its anchors from those of others on the page."""
     verdict = diagnosis.verdict
     return {
         "number": number,
         "id": safe(diagnosis.engine.id, 160),
         "verdict": _verdict(verdict),
-        "mood": _mood(verdict),
+        "mood": mood(verdict),
         "caution": text.caution(verdict),
         "blind": text.is_blind(verdict),
         "tiles": _tiles(diagnosis),
@@ -94,7 +97,7 @@ def _engine(number: int, diagnosis: EngineDiagnosis, window: Window) -> dict[str
     }
 
 
-def _mood(verdict: Verdict) -> str:
+def mood(verdict: Verdict) -> str:
     """The colour of the verdict: green only when healthy, grey when nothing can be said, else as urgent as the rule says."""
     if verdict.klass is Class.HEALTHY:
         return "healthy"

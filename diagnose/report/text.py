@@ -258,11 +258,17 @@ def _unanswered(sheet: _Sheet, diagnosis: EngineDiagnosis) -> Iterator[str]:
 
 
 def unanswered(diagnosis: EngineDiagnosis) -> Iterator[tuple[str, str]]:
-    """The rules that could not look, as (rule, why)."""
+    """The rules that could not look, as (rules, why): those with one reason together."""
+    alike: dict[str, tuple[list[str], dict[str, None]]] = {}
     for entry in diagnosis.outcomes:
         if isinstance(entry.outcome, NoData):
-            lacks = f"needs {', '.join(entry.outcome.missing)}" if entry.outcome.missing else ""
-            yield entry.rule, "; ".join(text for text in (lacks, entry.outcome.why) if text)
+            key = entry.outcome.why or ", ".join(entry.outcome.missing)
+            rules, lacks = alike.setdefault(key, ([], {}))
+            rules.append(entry.rule)
+            lacks |= dict.fromkeys(entry.outcome.missing)
+    for why, (rules, lacks) in alike.items():
+        needs = f"needs {', '.join(lacks)}" if lacks else ""
+        yield ", ".join(rules), "; ".join(text for text in (needs, why if why != ", ".join(lacks) else "") if text)
 
 
 def _item(sheet: _Sheet, text: str) -> list[str]:

@@ -128,3 +128,22 @@ def test_routes(notice):
     assert receivers(routes, notice()) == ("pager", "chat")
     assert receivers(routes, notice(severity=Severity.TICKET, klass=Class.LOAD)) == ("router-team", "chat")
     assert receivers((), notice()) == ()
+
+
+def test_an_engines_own_labels_go_with_its_alerts_and_stay_as_first_told(tmp_path, story):
+    """A cluster or a team, for routing: they never replace a label of ours, and a change of them while it is on makes no other alert."""
+    labels = [("cluster", "eu"), ("severity", "mine")]
+    ledger = Ledger(tmp_path / "l.db")
+    desk = Desk(ledger, [Route("r")], Policy(), labels=lambda engine: tuple(labels))
+    story.page(desk)
+    (told,) = desk.outbox.notices.values()
+    assert told.labels()["cluster"] == "eu"
+    assert told.labels()["severity"] == "page"
+    labels[0] = ("cluster", "us")
+    story.end(desk)
+    ledger.close()
+    (over,) = desk.outbox.notices.values()
+    assert over.version > told.version
+    assert over.labels() == told.labels()
+    assert Notification.from_json(json.loads(json.dumps(over.to_json()))) == over
+    assert Notification.from_json({k: v for k, v in told.to_json().items() if k != "more"}).more == ()

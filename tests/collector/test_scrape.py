@@ -440,6 +440,26 @@ def test_missed_ticks_are_skipped_not_made_up_for() -> None:
     assert [page.arrived for page in pages] == sorted(page.arrived for page in pages)
 
 
+def test_an_interval_may_change_while_pages_come() -> None:
+    """The time to the next page is what the table holds after this one: set to a day, none comes, while another source goes on."""
+
+    async def run() -> list[Page]:
+        intervals = {LOADS: 0.01, METRICS: 0.01}
+
+        def enough(pages: list[Page]) -> bool:
+            if any(page.source is METRICS for page in pages):
+                intervals[METRICS] = 86_400.0
+            return sum(page.source is LOADS for page in pages) >= 20
+
+        async with serving(engine) as server:
+            seen = Seen(enough)
+            await scrape([Target("e", (server.node,))], seen, intervals=intervals, stop=seen.stop)
+            return seen.pages
+
+    pages = asyncio.run(run())
+    assert sum(page.source is METRICS for page in pages) == 1
+
+
 def test_stop_ends_a_request_under_way() -> None:
     """A person who presses Ctrl-C does not wait for a hanging engine."""
 

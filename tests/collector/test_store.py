@@ -398,3 +398,39 @@ def test_the_ring_keeps_the_newest() -> None:
     assert (window.start, window.end) == (1090.0, 1099.0)
     assert window.get(STEPS) == pytest.approx(1.0)
     assert window.problems == ()
+
+
+# the newest values
+
+
+def test_the_newest_value_is_there_while_pages_come() -> None:
+    """A counter goes on over a reset as if never reset; a gauge is as read; a source whose pages stopped has no value, not its last."""
+    made = store(
+        reading(100.0, {STEPS: {0: 50.0, 1: 60.0}}),
+        reading(102.0, {STEPS: {0: 70.0, 1: 5.0}}),
+        reading(101.0, {RUNNING: {0: 3.0, 1: 0.0}}, source=LOADS),
+    )
+    assert made.latest(99.0) == {STEPS: {0: 70.0, 1: 65.0}, RUNNING: {0: 3.0, 1: 0.0}}
+    assert made.latest(101.5) == {STEPS: {0: 70.0, 1: 65.0}}
+    assert made.latest(103.0) == {}
+
+
+def test_a_rank_that_left_the_page_has_no_newest_value() -> None:
+    """It is gone, and not what it was."""
+    made = store(reading(100.0, {RUNNING: {0: 1.0, 1: 2.0}}), reading(101.0, {RUNNING: {0: 4.0}}))
+    assert made.latest(0.0) == {RUNNING: {0: 4.0}}
+
+
+def test_the_newest_value_of_a_snapshot_that_stands_is_the_last_one_that_was_new() -> None:
+    """A counter from a snapshot that was seen before is not read again, but is still what the rank said last."""
+    made = store(*(reading(100.0 + k, {STEPS: {0: 50.0}}, source=LOADS, ages={0: float(k)}) for k in range(4)))
+    assert made.latest(0.0) == {STEPS: {0: 50.0}}
+
+
+def test_of_two_nodes_that_hold_a_rank_the_lower_process_speaks() -> None:
+    """As in a window."""
+    made = store(
+        reading(100.0, {STEPS: {0: 9.0}}, node="http://b:1", speakers={0: 4}),
+        reading(100.0, {STEPS: {0: 5.0}}, node="http://a:1", speakers={0: 0}),
+    )
+    assert made.latest(0.0) == {STEPS: {0: 5.0}}

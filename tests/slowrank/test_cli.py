@@ -42,7 +42,12 @@ def test_help_teaches() -> None:
 
 def test_examples_name_commands_that_exist() -> None:
     """No example teaches a command that is not there."""
-    commands = {c.name or (c.callback.__name__ if c.callback else "") for c in app.registered_commands} | {"workload", "alert"}
+    commands = {c.name or (c.callback.__name__ if c.callback else "") for c in app.registered_commands} | {
+        "workload",
+        "alert",
+        "dashboards",
+        "rules",
+    }
     assert {example.split()[1] for example, _ in EXAMPLES} <= commands
 
 

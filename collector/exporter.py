@@ -1,0 +1,92 @@
+"""Samples in, Prometheus families out: our own /metrics. The one place that knows prometheus_client's classes.
+
+Each part of the page is asked on its own: one that raises is counted and logged, and the others are shown all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from collector import exported
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One number of a family of `collector.exported`. `labels`: values in the order of the family's label names. `more`: label names and
+    values beyond those, for the one family whose labels people choose."""
+
+    name: str
+    value: float
+    labels: tuple[str, ...] = ()
+    more: tuple[tuple[str, str], ...] = ()
+
+
+Part = Callable[[], Iterable[Sample]]
+
+
+class Exporter:
+    """Our page, made of parts by name."""
+
+    def __init__(self, parts: Mapping[str, Part]) -> None:
+        self._parts = parts
+        self._known = {family.name: family for family in exported.of_signals().values()} | exported.FAMILIES
+        self._failures: dict[str, int] = {}
+
+    def collect(self) -> list[Metric]:
+        """All families that have samples, by name. Fast: nothing is written as text yet."""
+        by_family: dict[str, list[Sample]] = {}
+        for name, part in self._parts.items():
+            try:
+                for sample in part():
+                    by_family.setdefault(sample.name, []).append(sample)
+            except Exception:
+                self._failures[name] = self._failures.get(name, 0) + 1
+                log.exception("the part %s of /metrics could not be made, which is a defect of slowrank", name)
+        failed = [Sample(exported.EXPORT_FAILURES, count, (part,)) for part, count in self._failures.items()]
+        if failed:
+            by_family[exported.EXPORT_FAILURES] = failed
+        return [_family(self._known[name], samples) for name, samples in sorted(by_family.items())]
+
+
+def written(metrics: Iterable[Metric]) -> bytes:
+    """The families in Prometheus' text format."""
+    return generate_latest(_Taken(list(metrics)))
+
+
+class _Taken(Collector):
+    """Families that were collected already, so that they can be written elsewhere than where they were made."""
+
+    def __init__(self, metrics: list[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
+
+
+def _family(family: exported.Exported, samples: Iterable[Sample]) -> Metric:
+    samples = list(samples)
+    extra = tuple(sorted({name for sample in samples for name, _ in sample.more}))  # on each series, as Prometheus asks
+    make = CounterMetricFamily if family.kind is exported.Kind.COUNTER else GaugeMetricFamily
+    metric = make(family.name, family.help, labels=(*family.labels, *extra))
+    for sample in samples:
+        if len(sample.labels) != len(family.labels):
+            raise ValueError(f"{family.name} has the labels {family.labels}, and {len(sample.labels)} values were given")
+        more = dict(sample.more)
+        metric.add_metric([_text(value) for value in (*sample.labels, *(more.get(name, "") for name in extra))], sample.value)
+    return metric
+
+
+def _text(value: str) -> str:
+    """A label value that UTF-8 can hold: lone surrogates come out of JSON escapes."""
+    return value.encode("utf-8", "replace").decode()

@@ -1,0 +1,109 @@
+"""One engine: all ranks by time. A cause shows as a row that differs from the others, and for how long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dashboards.page import ENGINE, SOURCE, Row, page
+from dashboards.panels import Query, heat, lines
+from dashboards.quantities import EAGER, HIT_RATIO, KV_USAGE, PAIRS, PREFILL, RETRACTED, RUNNING, STEP_TIME, TOKENS, WAIT, WAITING, Quantity
+from dashboards.recording import BALANCEDNESS, HOST_LOSS, LATENESS, SKEW, Derived
+
+HERE = 'engine="$engine",source="$source"'
+
+
+def dashboard() -> dict[str, Any]:
+    """The page."""
+    return page(
+        "engine",
+        "engine",
+        "All ranks of one engine, a row each. Look for a row that differs and stays: dark in the wait is a late host, bright in the"
+        " pairs is load.",
+        [SOURCE, ENGINE],
+        [
+            Row("What is lost", 8, [_step_time(), _host_loss(), _level()]),
+            Row(
+                "Late",
+                11,
+                [
+                    _ranks(
+                        "Wait per step", WAIT, "Bad: one dark row among bright ones. Who waits least is late, and all others wait for it."
+                    ),
+                    _ranks("Lateness", LATENESS, "Bad: one bright row that stays. Bright rows that take turns are load or chance."),
+                ],
+            ),
+            Row(
+                "Busy",
+                11,
+                [
+                    _ranks(
+                        "Attention pairs per step", PAIRS, "Bad: one bright row: long contexts are on one rank, and all step at its pace."
+                    ),
+                    _ranks(
+                        "Tokens per second",
+                        TOKENS,
+                        "Bad: one bright row while pairs are level, or a row that goes dark while it has requests.",
+                    ),
+                ],
+            ),
+            Row(
+                "Requests and cache",
+                11,
+                [
+                    _ranks("Running requests", RUNNING, "Bad: one bright row. Level counts say nothing of context lengths: see pairs."),
+                    _ranks("Waiting requests", WAITING, "Bad: a queue on one rank while others have none."),
+                    _ranks("KV pool in use", KV_USAGE, "Bad: a row at 100 % beside rows with room: it will retract requests."),
+                ],
+            ),
+            Row(
+                "Prompts",
+                11,
+                [
+                    _ranks("Prompt tokens computed per second", PREFILL, "Bad: one bright row: the others decode at its pace meanwhile."),
+                    _ranks("Prefix cache hits", HIT_RATIO, "Bad: one dark row: it computes prompts that its peers find cached."),
+                    _ranks("Retractions per second", RETRACTED, "Bad: any that last: requests are pushed out and computed again."),
+                ],
+            ),
+        ],
+    )
+
+
+def _ranks(title: str, of: Quantity | Derived, bad: str) -> Any:
+    return heat(title, f"{of.about}. {bad}", of.unit, Query(f"{of.record}{{{HERE}}}", "{{rank}}"))
+
+
+def _step_time() -> Any:
+    series = f"{STEP_TIME.record}{{{HERE}}}"
+    return lines(
+        "Step time",
+        "Fastest, median and slowest rank. One line where the group steps together: then no rank can be told by it. Bad: a rise at the"
+        " same load;"
+        " where ranks step for themselves, a slowest one that leaves the median.",
+        "s",
+        Query(f"min({series})", "fastest"),
+        Query(f"quantile(0.5, {series})", "median"),
+        Query(f"max({series})", "slowest"),
+    )
+
+
+def _host_loss() -> Any:
+    return lines(
+        "Lost to late hosts",
+        f"{HOST_LOSS.about}. Bad: a step up that stays; lateness says whose.",
+        "percentunit",
+        Query(f"{HOST_LOSS.record}{{{HERE}}}", "lost"),
+    )
+
+
+def _level() -> Any:
+    return lines(
+        "Is the work level?",
+        "Attention work of the busiest rank in means (1 is level, 1.85 was seen without a fault), and how level the experts are (1 is"
+        " level, less"
+        " is a hot expert). Share of decode passes without a CUDA graph on the worst rank. Bad: experts that fall while attention stays"
+        " level.",
+        "short",
+        Query(f"{SKEW.record}{{{HERE}}}", "attention: max / mean"),
+        Query(f"{BALANCEDNESS}{{{HERE}}}", "experts: mean / max"),
+        Query(f"max({EAGER.record}{{{HERE}}})", "without CUDA graph, worst rank"),
+    )

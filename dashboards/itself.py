@@ -1,0 +1,184 @@
+"""slowrank itself: does it see, judge and tell? For whoever runs it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from collector import exported
+from dashboards.page import Row, page
+from dashboards.panels import MAX_LINES, Query, Steps, lines, number
+
+_PAGE = "engine, node, source"
+
+
+def dashboard() -> dict[str, Any]:
+    """The page."""
+    return page(
+        "itself",
+        "slowrank itself",
+        "Is slowrank able to see, judge and tell? Look at failing scrapes first: whatever is not read is not judged.",
+        [],
+        [
+            Row("", 4, [_versions(), _memory(), _pending(), _failing_rules()]),
+            Row("Does it see?", 8, [_outcomes(), _ages(), _late()]),
+            Row("What reading costs", 8, [_durations(), _bytes(), _store()]),
+            Row("Does it judge?", 8, [_verdict_ages(), _diagnoses(), _rule_failures()]),
+            Row("Does it tell?", 8, [_deliveries(), _outbox(), _reloads()]),
+        ],
+    )
+
+
+def _rate(counter: str, by: str) -> str:
+    return f"sum by ({by}) (rate({counter}[$__rate_interval]))"
+
+
+def _versions() -> Any:
+    return number(
+        "Running",
+        "Processes of slowrank that are scraped. Bad: none, or fewer than shards were started.",
+        "short",
+        Query(f"count({exported.BUILD})"),
+    )
+
+
+def _memory() -> Any:
+    return number(
+        "Memory", "Resident memory of the largest process. Bad: it grows for hours.", "bytes", Query(f"max({exported.RESIDENT_BYTES})")
+    )
+
+
+def _pending() -> Any:
+    return number(
+        "Alerts not delivered",
+        "Notifications that receivers have not taken. Bad: any for minutes.",
+        "short",
+        Query(f"sum({exported.OUTBOX})"),
+        Steps(1, None),
+    )
+
+
+def _failing_rules() -> Any:
+    return number(
+        "Rules that failed",
+        "Diagnosis rules that raised an error since the start. Bad: any; it is a defect of slowrank.",
+        "short",
+        Query(f"count(max by (rule) ({exported.RULE_FAILURES}) > 0) or 0 * count({exported.BUILD})"),
+        Steps(None, 1),
+    )
+
+
+def _outcomes() -> Any:
+    return lines(
+        "Pages by outcome",
+        f"Pages asked for per second; `{exported.OK}` is what one wants. Bad: any other outcome that lasts: `slowrank doctor` names it.",
+        "reqps",
+        Query(_rate(exported.SCRAPES, "source, outcome"), "{{source}}: {{outcome}}"),
+        stacked=True,
+    )
+
+
+def _ages() -> Any:
+    return lines(
+        "Age of the newest page",
+        f"The {MAX_LINES} oldest. Bad: it grows: the page does not come, or is unusable.",
+        "s",
+        Query(f"topk({MAX_LINES}, max by ({_PAGE}) ({exported.PAGE_AGE}))", "{{engine}} {{node}} {{source}}"),
+    )
+
+
+def _late() -> Any:
+    return lines(
+        "How late pages are asked for",
+        f"Mean over the pages of an engine, the {MAX_LINES} latest. Bad: near .5 s: slowrank has too little CPU.",
+        "s",
+        Query(f"topk({MAX_LINES}, {_rate(exported.SCRAPE_LATE, 'engine')} / {_rate(exported.SCRAPES, 'engine')})", "{{engine}}"),
+        steps=Steps(0.5, None),
+    )
+
+
+def _durations() -> Any:
+    return lines(
+        "Time for a page",
+        f"From request to reply, mean, the {MAX_LINES} slowest. Bad: it rises: the engine renders for long, or hangs.",
+        "s",
+        Query(f"topk({MAX_LINES}, {_rate(exported.SCRAPE_SECONDS, _PAGE)} / {_per_page()})", "{{engine}} {{node}} {{source}}"),
+    )
+
+
+def _per_page() -> str:
+    return _rate(exported.SCRAPES, _PAGE)
+
+
+def _bytes() -> Any:
+    return lines(
+        "Bytes read",
+        "By kind of page. Bad: it grows without more engines: a label with ever new values.",
+        "Bps",
+        Query(_rate(exported.SCRAPE_BYTES, "source"), "{{source}}"),
+        stacked=True,
+    )
+
+
+def _store() -> Any:
+    return lines(
+        "Memory of the last minutes",
+        f"Per engine, the {MAX_LINES} largest. Bad: it grows: it is bounded by ranks and signals.",
+        "bytes",
+        Query(f"topk({MAX_LINES}, max by (engine) ({exported.STORE_BYTES}))", "{{engine}}"),
+    )
+
+
+def _verdict_ages() -> Any:
+    return lines(
+        "Age of verdicts",
+        f"The {MAX_LINES} oldest. Bad: beyond 5 minutes: nobody would be told of anything.",
+        "s",
+        Query(f"topk({MAX_LINES}, time() - max by (engine) ({exported.DIAGNOSED_AT}))", "{{engine}}"),
+        steps=Steps(None, 300),
+    )
+
+
+def _diagnoses() -> Any:
+    return lines(
+        "CPU of a verdict",
+        f"Mean, the {MAX_LINES} dearest engines. Bad: tenths of a second: fewer engines for each slowrank.",
+        "s",
+        Query(f"topk({MAX_LINES}, {_rate(exported.DIAGNOSIS_SECONDS, 'engine')} / {_rate(exported.DIAGNOSES, 'engine')})", "{{engine}}"),
+    )
+
+
+def _rule_failures() -> Any:
+    return lines(
+        "Errors of diagnosis rules",
+        "Per second. Bad: any: the rule's cause cannot be found, and the verdict says insufficient evidence.",
+        "ops",
+        Query(_rate(exported.RULE_FAILURES, "rule"), "{{rule}}"),
+    )
+
+
+def _deliveries() -> Any:
+    return lines(
+        "Deliveries by outcome",
+        "Attempts per second. Bad: attempts that fail for more than ten minutes.",
+        "ops",
+        Query(_rate(exported.DELIVERIES, "receiver, outcome"), "{{receiver}}: {{outcome}}"),
+        stacked=True,
+    )
+
+
+def _outbox() -> Any:
+    return lines(
+        "Not delivered",
+        "Notifications owed, by receiver. Bad: more than none for ten minutes.",
+        "short",
+        Query(f"max by (receiver) ({exported.OUTBOX})", "{{receiver}}"),
+    )
+
+
+def _reloads() -> Any:
+    return lines(
+        "Reloads of the configuration",
+        f"In an hour, by outcome. Bad: any that is not `{exported.OK}`: the old configuration is still in use.",
+        "short",
+        Query(f"sum by (outcome) (increase({exported.RELOADS}[1h]))", "{{outcome}}"),
+    )

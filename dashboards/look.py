@@ -1,0 +1,22 @@
+"""Colours that all panels share: Okabe and Ito's, which colour-blind people tell apart. Each state also has its word."""
+
+from __future__ import annotations
+
+from diagnose.model import Class
+
+BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE, GREY = (
+    "#000000", "#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#8a8f98",
+)  # fmt: skip
+
+CLASSES: dict[Class, tuple[int, str]] = {
+    Class.HEALTHY: (1, GREEN),
+    Class.INSUFFICIENT: (2, GREY),
+    Class.OUTSIDE: (3, PURPLE),
+    Class.STRUCTURAL: (4, BLUE),
+    Class.LOAD: (5, ORANGE),
+    Class.SINGLE_POINT: (6, VERMILLION),
+}
+"""A class's number in a state timeline, which draws numbers, and its colour. Grey is never green."""
+
+SCHEME = "Viridis"
+"""Of heat maps: grows in lightness too, so that it reads in grey."""

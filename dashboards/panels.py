@@ -1,0 +1,201 @@
+"""Panels: one function for each kind that we draw, over grafanalib. What grafanalib writes for Grafana before 8 is set right here or in
+`dashboards.modern`. Each panel says what it shows, in which unit, and what a bad shape looks like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grafanalib import core
+
+from dashboards.look import CLASSES, GREEN, GREY, ORANGE, SCHEME, VERMILLION
+
+DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
+
+MAX_LINES = 10
+"""Lines in a chart of ranks: more cannot be told apart by colour. Heat maps show all ranks, 8 or 512."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One expression, and how its series are called."""
+
+    expr: str
+    legend: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """From which value on a number is bad; `amber` and `red` are in the panel's unit."""
+
+    amber: float | None
+    red: float | None
+
+
+def lines(title: str, about: str, unit: str, *queries: Query, stacked: bool = False, steps: Steps | None = None) -> core.TimeSeries:
+    """Lines through time; stacked: areas upon each other."""
+    return core.TimeSeries(
+        title=title,
+        description=about,
+        dataSource=DATASOURCE,
+        targets=_targets(queries),
+        unit=unit,
+        maxDataPoints=None,
+        colorMode="palette-classic-by-name",  # a rank or a cause keeps its colour from panel to panel
+        fillOpacity=60 if stacked else 0,
+        stacking={"mode": "normal", "group": "A"} if stacked else {"mode": "none", "group": "A"},
+        showPoints="never",
+        thresholds=_steps(steps),
+        thresholdsStyleMode="line" if steps else "off",
+        tooltipMode="multi",
+        tooltipSort="desc",
+        extraJson={
+            "fieldConfig": {"defaults": {"min": 0, "noValue": NOTHING}},
+            "options": {"legend": {"calcs": ["lastNotNull", "max"], "showLegend": True, "displayMode": "table"}},
+        },
+    )
+
+
+NOTHING = "no data"
+"""What a panel without series says: neither zero nor healthy."""
+
+
+def number(title: str, about: str, unit: str, query: Query, steps: Steps | None = None, coloured: bool = True) -> core.Stat:
+    """One number of now."""
+    return core.Stat(
+        title=title,
+        description=about,
+        dataSource=DATASOURCE,
+        targets=_targets([query], instant=True),
+        format=unit,
+        maxDataPoints=None,
+        thresholds=_steps(steps),
+        extraJson={
+            "fieldConfig": {
+                "defaults": {"unit": unit, "noValue": NOTHING, "color": {"mode": "thresholds"}, "mappings": []},
+                "overrides": [],
+            },
+            "options": {
+                "colorMode": "value" if coloured and steps else "none",
+                "graphMode": "none",
+                "justifyMode": "auto",
+                "orientation": "auto",
+                "percentChangeColorMode": "standard",
+                "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
+                "showPercentChange": False,
+                "textMode": "auto",
+                "wideLayout": True,
+            },
+        },
+    )
+
+
+def heat(title: str, about: str, unit: str, query: Query) -> core.Heatmap:
+    """Rank by time: a row for each series, which is named by its rank and so sorted as a number; the colour is the value."""
+    return core.Heatmap(
+        title=title,
+        description=about,
+        dataSource=DATASOURCE,
+        targets=_targets([query]),
+        maxDataPoints=200,  # columns: 512 ranks make 100,000 cells, which a browser still draws at once
+        extraJson={
+            "fieldConfig": {"defaults": {"custom": {"scaleDistribution": {"type": "linear"}}, "noValue": NOTHING}, "overrides": []},
+            "options": {
+                "calculate": False,
+                "cellGap": 0,
+                "cellValues": {"unit": unit},
+                "color": {"mode": "scheme", "scheme": SCHEME, "steps": 64, "exponent": 0.5, "fill": "dark-orange", "reverse": False},
+                "exemplars": {"color": "rgba(255,0,255,0.7)"},
+                "filterValues": {"le": -1.0},  # Grafana's default hides zeros, and a zero is a reading
+                "legend": {"show": True},
+                "rowsFrame": {"layout": "auto", "value": title},
+                "showValue": "never",
+                "tooltip": {"mode": "single", "showColorScale": True, "yHistogram": False},
+                "yAxis": {"axisPlacement": "left", "axisLabel": "rank", "reverse": True},
+            },
+        },
+    )
+
+
+def classes(title: str, about: str, query: Query) -> core.StateTimeline:
+    """Verdicts through time, a row for each series; the value is a class's number (`of_classes`)."""
+    options = {str(value): {"text": klass.value, "color": colour, "index": value} for klass, (value, colour) in CLASSES.items()}
+    return core.StateTimeline(
+        title=title,
+        description=about,
+        dataSource=DATASOURCE,
+        targets=_targets([query]),
+        maxDataPoints=None,
+        mappings=[{"type": "value", "options": options}],
+        thresholds=_steps(None),
+        rowHeight=0.8,
+        extraJson={
+            "fieldConfig": {"defaults": {"noValue": NOTHING}},
+            "options": {"legend": {"calcs": [], "showLegend": True}, "tooltip": {"sort": "none"}, "perPage": 50},
+        },
+    )
+
+
+def table(
+    title: str, about: str, columns: Mapping[str, Query], hidden: Sequence[str], overrides: Sequence[dict[str, Any]], by: str
+) -> core.Table:
+    """One row for each label set, one column for each query; `columns` by heading. `hidden`: labels that are not shown. `by`: the column
+    that sorts it, largest first."""
+    renamed = {f"Value #{_letter(k)}": heading for k, heading in enumerate(columns)}
+    return core.Table(
+        title=title,
+        description=about,
+        dataSource=DATASOURCE,
+        targets=_targets(list(columns.values()), instant=True, form="table"),
+        maxDataPoints=None,
+        thresholds=_steps(None),
+        transformations=[
+            {"id": "merge", "options": {}},
+            {
+                "id": "organize",
+                "options": {
+                    "excludeByName": dict.fromkeys(["Time", "__name__", *hidden], True),
+                    "indexByName": {},
+                    "renameByName": renamed,
+                },
+            },
+        ],
+        extraJson={
+            "fieldConfig": {"defaults": {"noValue": NOTHING, "custom": {"filterable": True}}, "overrides": list(overrides)},
+            "options": {"showHeader": True, "cellHeight": "sm", "frameIndex": 0, "sortBy": [{"displayName": by, "desc": True}]},
+        },
+    )
+
+
+def column(heading: str, unit: str = "", decimals: int | None = None, link: tuple[str, str] | None = None) -> dict[str, Any]:
+    """How a table shows one column. `link`: its title and address."""
+    properties: list[dict[str, Any]] = []
+    if unit:
+        properties.append({"id": "unit", "value": unit})
+    if decimals is not None:
+        properties.append({"id": "decimals", "value": decimals})
+    if link:
+        properties.append({"id": "links", "value": [{"title": link[0], "url": link[1]}]})
+    return {"matcher": {"id": "byName", "options": heading}, "properties": properties}
+
+
+def _targets(queries: Sequence[Query], instant: bool = False, form: str = "time_series") -> list[core.Target]:
+    return [
+        core.Target(expr=q.expr, legendFormat=q.legend or "__auto", refId=_letter(k), instant=instant, format=form, datasource=DATASOURCE)
+        for k, q in enumerate(queries)
+    ]
+
+
+def _letter(k: int) -> str:
+    return chr(ord("A") + k)
+
+
+def _steps(steps: Steps | None) -> list[dict[str, Any]]:
+    if steps is None:
+        return [{"color": GREY, "value": None}]
+    found: list[dict[str, Any]] = [{"color": GREEN, "value": None}]
+    found += [{"color": ORANGE, "value": steps.amber}] if steps.amber is not None else []
+    found += [{"color": VERMILLION, "value": steps.red}] if steps.red is not None else []
+    return found

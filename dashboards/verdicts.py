@@ -1,0 +1,24 @@
+"""Expressions on slowrank's verdicts that several pages show. `where` are matchers, `engine="$engine"` or nothing."""
+
+from __future__ import annotations
+
+from collector import exported
+from dashboards.look import CLASSES
+
+
+def class_numbers(where: str = "") -> str:
+    """The class of each engine's verdict as its number in `look.CLASSES`."""
+    comma = f",{where}" if where else ""
+    return " or ".join(
+        f'max by (engine) ({exported.VERDICT}{{class="{klass.value}"{comma}}}) * {number}' for klass, (number, _) in CLASSES.items()
+    )
+
+
+def lost_time(where: str = "") -> str:
+    """Share of step time lost per engine, all causes and what is unexplained."""
+    return f"sum by (engine) (max by (engine, cause) ({exported.LOST}{{{where}}}))"
+
+
+def lost_by_cause(where: str) -> str:
+    """The same by cause."""
+    return f"max by (cause) ({exported.LOST}{{{where}}})"

@@ -1,0 +1,116 @@
+"""`make dev`: what docker-compose.yml starts, as processes of this machine: a workload, slowrank, Prometheus and Alertmanager on loopback.
+
+Prometheus and Alertmanager are those on PATH, else Debian's packages, unpacked into .dev/ and not installed. There is no Grafana among
+Debian's packages: give one of your own http://127.0.0.1:9090 and the dashboards in dashboards/generated.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+FILES = ROOT / "deploy" / "compose"
+STATE = ROOT / ".dev"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where a server is had: its names, on PATH and in its Debian package."""
+
+    names: tuple[str, ...]
+    package: str
+
+
+PROMETHEUS = Server(("prometheus",), "prometheus")
+ALERTMANAGER = Server(("alertmanager", "prometheus-alertmanager"), "prometheus-alertmanager")
+
+
+def main() -> int:
+    """Start all of it, say where, and end all of it with Ctrl-C or when one ends."""
+    try:
+        prometheus, alertmanager = binary(PROMETHEUS), binary(ALERTMANAGER)
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = getattr(error, "stderr", "") or str(error)
+        sys.stderr.write(
+            f"dev: cannot have Prometheus and Alertmanager: {said.strip()}\ninstall both, or run `docker compose up --build`\n"
+        )
+        return 1
+    data = STATE / "data"
+    (data / "rules").mkdir(parents=True, exist_ok=True)
+    shutil.copy(FILES / "prometheus.yml", data)
+    shutil.copy(ROOT / "dashboards" / "generated" / "slowrank.rules.yaml", data / "rules")
+    slowrank = [sys.executable, "-P", "-m", "slowrank"]
+    commands: dict[str, Sequence[str | Path]] = {
+        "workload": [*slowrank, "workload", "run", "--port", "30000", "--for", "24h"],
+        "slowrank": [*slowrank, "serve", "--config", FILES / "slowrank.toml"],
+        "prometheus": [
+            prometheus,
+            f"--config.file={data / 'prometheus.yml'}",
+            f"--storage.tsdb.path={data / 'prometheus'}",
+            "--web.listen-address=127.0.0.1:9090",
+        ],
+        "alertmanager": [
+            alertmanager,
+            f"--config.file={FILES / 'alertmanager.yml'}",
+            f"--storage.path={data / 'alertmanager'}",
+            "--cluster.listen-address=",
+            "--web.listen-address=127.0.0.1:9093",
+        ],
+    }
+    return run(commands, data)
+
+
+def run(commands: dict[str, Sequence[str | Path]], folder: Path) -> int:
+    """Run the commands in the folder, each with a log there, until a signal comes (0) or one of them ends (1); then end the others."""
+    stopped = threading.Event()
+    for asked in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(asked, lambda *_: stopped.set())
+    running: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        for name, command in commands.items():
+            with (folder / f"{name}.log").open("wb") as log:
+                # in a group of its own, so that Ctrl-C reaches it once, from here
+                running[name] = subprocess.Popen(command, cwd=folder, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        print(f"slowrank http://127.0.0.1:9469  Prometheus :9090  Alertmanager :9093  engine :30000  logs {folder}  (Ctrl-C ends all)")
+        while not stopped.wait(0.5):
+            ended = [name for name, process in running.items() if process.poll() is not None]
+            if ended:
+                print("\n".join(f"{n} ended with {running[n].returncode}: {(folder / f'{n}.log').read_text()[-500:]}" for n in ended))
+                return 1
+        return 0
+    finally:
+        for process in running.values():
+            process.terminate()
+        for process in running.values():
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def binary(server: Server) -> Path:
+    """The server's binary. OSError or CalledProcessError when it is neither on PATH nor to be had from Debian."""
+    on_path = next(filter(None, map(shutil.which, server.names)), None)
+    if on_path:
+        return Path(on_path)
+    home = STATE / server.package
+    if not home.is_dir():
+        STATE.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=STATE) as folder:  # renamed when complete: an interrupted run leaves nothing half done
+            subprocess.run(["apt-get", "download", server.package], cwd=folder, check=True, capture_output=True, text=True)
+            (deb,) = Path(folder).glob("*.deb")
+            subprocess.run(["dpkg-deb", "-x", deb, "unpacked"], cwd=folder, check=True, capture_output=True, text=True)
+            (Path(folder) / "unpacked").rename(home)
+    return next(path for name in server.names if (path := home / "usr" / "bin" / name).is_file())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""Our own page: every number under its name and labels, hostile text as text, and one broken part breaks no other."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from collector import exported
+from collector.exporter import Exporter, Sample, written
+
+
+def page(*samples: Sample) -> str:
+    return written(Exporter({"test": lambda: samples}).collect()).decode()
+
+
+def values(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_samples_are_written_under_their_names_and_labels():
+    """Gauges and counters as Prometheus' own parser reads them back."""
+    text = page(
+        Sample(exported.STEP_SECONDS, 0.03, ("e",)), Sample(exported.DIAGNOSES, 7.0, ("e",)), Sample(exported.BUILD, 1.0, ("0.1.0",))
+    )
+    assert values(text) == {
+        ("slowrank_step_seconds", (("engine", "e"),)): 0.03,
+        ("slowrank_diagnoses_total", (("engine", "e"),)): 7.0,
+        ("slowrank_build_info", (("version", "0.1.0"),)): 1.0,
+    }
+    assert "# TYPE slowrank_diagnoses_total counter" in text
+
+
+def test_labels_of_people_are_on_each_series_of_their_family():
+    """Engines have different labels; one that an engine lacks is empty there, as Prometheus asks of one family."""
+    text = page(
+        Sample(exported.ENGINE_LABELS, 1.0, ("a",), (("label_zone", "z"),)),
+        Sample(exported.ENGINE_LABELS, 1.0, ("b",), (("label_gpu", "h"),)),
+    )
+    assert set(values(text)) == {
+        ("slowrank_engine_labels", (("engine", "a"), ("label_gpu", ""), ("label_zone", "z"))),
+        ("slowrank_engine_labels", (("engine", "b"), ("label_gpu", "h"), ("label_zone", ""))),
+    }
+
+
+@given(st.text(st.characters()))
+def test_any_name_of_an_engine_is_text(name):
+    """Quotes, line breaks, backslashes, escapes of terminals: the page has the one series, whose label reads back."""
+    ((_, labels),) = values(page(Sample(exported.STEP_SECONDS, 1.0, (name,))))
+    assert dict(labels)["engine"] == name.encode("utf-8", "replace").decode()
+
+
+def test_a_part_that_breaks_is_counted_and_the_others_are_shown(caplog):
+    """It is logged, and the page says which part is missing."""
+
+    def broken():
+        yield Sample(exported.STEP_SECONDS, 1.0, ("e",))
+        raise RuntimeError("a defect")
+
+    exporter = Exporter({"broken": broken, "fine": lambda: [Sample(exported.BUILD, 1.0, ("v",))]})
+    for count in (1.0, 2.0):
+        found = values(written(exporter.collect()).decode())
+        assert found["slowrank_export_failures_total", (("part", "broken"),)] == count
+        assert found["slowrank_build_info", (("version", "v"),)] == 1.0
+    assert "which is a defect of slowrank" in caplog.text
+
+
+def test_a_sample_of_wrong_labels_is_a_defect_that_shows():
+    """Values that do not fit the family's label names are never written under wrong ones."""
+    with pytest.raises(ValueError, match="has the labels"):
+        page(Sample(exported.STEP_SECONDS, 1.0, ("e", "0")))
