@@ -33,6 +33,9 @@ VLLM: dict[str, str] = {
     signals.STEPS_ACTIVE: _STATS,
     signals.STEPS_IDLE: "say with --clock whether the model has experts (lockstep) or not (independent), or read for longer",
     signals.RETRACTED: _STATS,
+    signals.ACCEPT_LENGTH: _STATS,
+    signals.FIRST_TOKEN_TIME: _STATS + "; of several nodes every one must be named",
+    signals.FIRST_TOKENS: _STATS + "; of several nodes every one must be named",
 }
 """What vLLM's page gives, and how it is had when it is missing."""
 

@@ -100,6 +100,15 @@ def health(runbooks: str = "") -> Iterator[Alerting]:
         "any failure is one too many; the verdict says insufficient evidence meanwhile",
     )
     yield rule(
+        "slowrank_watch_broke",
+        Severity.TICKET,
+        _grew("engine", exported.BREAKAGES, "10m"),
+        "",
+        "{{ $labels.engine }}: the watch of this engine broke and began anew",
+        "A defect of slowrank: report it with the log and a capture (`slowrank record`).",
+        "each time costs the engine's last minutes, and its past; one is one too many",
+    )
+    yield rule(
         "slowrank_delivery_stuck",
         Severity.PAGE,
         f"max by (receiver) ({exported.OUTBOX}) > 0",

@@ -19,9 +19,9 @@ def dashboard() -> dict[str, Any]:
         "Is slowrank able to see, judge and tell? Look at failing scrapes first: whatever is not read is not judged.",
         [],
         [
-            Row("", 4, [_versions(), _memory(), _pending(), _failing_rules()]),
+            Row("", 4, [_versions(), _problems(), _pending(), _failing_rules(), _memory(), _descriptors()]),
             Row("Does it see?", 8, [_outcomes(), _ages(), _late()]),
-            Row("What reading costs", 8, [_durations(), _bytes(), _store()]),
+            Row("What reading costs", 8, [_durations(), _cost(), _bytes(), _store()]),
             Row("Does it judge?", 8, [_verdict_ages(), _diagnoses(), _rule_failures()]),
             Row("Does it tell?", 8, [_deliveries(), _outbox(), _reloads()]),
         ],
@@ -38,6 +38,39 @@ def _versions() -> Any:
         "Processes of slowrank that are scraped. Bad: none, or fewer than shards were started.",
         "short",
         Query(f"count({exported.BUILD})"),
+    )
+
+
+def _problems() -> Any:
+    return number(
+        "Problems",
+        "Of targets, receivers and files, now; slowrank's status page has them in words. Bad: any that lasts.",
+        "short",
+        Query(f"sum({exported.PROBLEMS}) or 0 * count({exported.BUILD})"),
+        Steps(1, None),
+    )
+
+
+def _descriptors() -> Any:
+    return number(
+        "Open descriptors",
+        "Of the process with the most. Bad: it grows for hours; a few for each node are normal.",
+        "short",
+        Query(f"max({exported.DESCRIPTORS})"),
+    )
+
+
+def _cost() -> Any:
+    return lines(
+        "Cost to an engine's node",
+        f"Share of one core that rendering its metrics page takes at most, the {MAX_LINES} dearest, and the budget. Bad: above the budget:"
+        " a window would else hold too few pages.",
+        "percentunit",
+        Query(
+            f'topk({MAX_LINES}, sum by (engine, node) (rate({exported.SCRAPE_SECONDS}{{source="metrics"}}[$__rate_interval])))',
+            "{{engine}} {{node}}",
+        ),
+        Query(f"max({exported.SCRAPE_BUDGET})", "budget"),
     )
 
 

@@ -24,6 +24,9 @@ from dashboards.quantities import (
 )
 from dashboards.recording import LATENESS, Derived
 
+_UNITS = {"s": "s", "Hz": "hertz", "C": "celsius"}
+"""A signal's unit as Grafana calls it. A counter of seconds grows by seconds per second, a share."""
+
 _GROUP = 'engine="$engine",source="$source"'
 
 
@@ -73,6 +76,20 @@ def dashboard() -> dict[str, Any]:
                 ],
             ),
             Row(
+                "Its card and its host",
+                8,
+                [
+                    _own(
+                        "SM clock",
+                        signals.CARD_CLOCK,
+                        "Bad: below the peers' at the same load: a throttled card. This row needs docs/hardware.md.",
+                    ),
+                    _own("Temperature", signals.CARD_TEMPERATURE, "Bad: far above the peers', with a lower clock."),
+                    _own("Link errors", signals.CARD_LINK_ERRORS, "Bad: any that go on: collectives retry on this card's links."),
+                    _own("Ready but not run", signals.RUN_QUEUE_DELAY, "Bad: above the peers': another process has its CPU."),
+                ],
+            ),
+            Row(
                 "Prompts and cache",
                 8,
                 [
@@ -97,12 +114,26 @@ def _beside(title: str, of: Quantity | Derived, bad: str) -> Any:
 
 
 def _snapshot() -> Any:
-    series = exported.of_signals()[signals.SNAPSHOT_AGE]
-    return lines(
+    return _own(
         "Age of its load snapshot",
-        f"{series.help.capitalize()}, from slowrank's page (SGLang only). Bad: it grows without end: the rank, or its whole group, has"
-        f" stopped.",
-        "s",
-        Query(f'max({series.name}{{engine="$engine",rank="$rank"}})', "rank $rank"),
-        Query(f'quantile(0.5, max by (rank) ({series.name}{{engine="$engine",rank!="$rank"}}))', "median of its peers"),
+        signals.SNAPSHOT_AGE,
+        "From slowrank's page, SGLang only. Bad: it grows without end: the rank, or its whole group, has stopped.",
+    )
+
+
+def _own(title: str, signal: str, bad: str) -> Any:
+    """A signal that only slowrank's page has, as its rate if it counts."""
+    family = exported.of_signals()[signal]
+    counts = family.kind is exported.Kind.COUNTER
+
+    def of(sign: str) -> str:
+        series = f'{family.name}{{engine="$engine",rank{sign}"$rank"}}'
+        return f"max by (rank) (rate({series}[$__rate_interval]))" if counts else f"max by (rank) ({series})"
+
+    return lines(
+        title,
+        f"{family.help[0].upper()}{family.help[1:]}{', per second' if counts else ''}. {bad}",
+        ("percentunit" if signals.CATALOGUE[signal].unit == "s" else "ops") if counts else _UNITS[signals.CATALOGUE[signal].unit],
+        Query(f"max({of('=')})", "rank $rank"),
+        Query(f"quantile(0.5, {of('!=')})", "median of its peers"),
     )

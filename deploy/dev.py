@@ -23,20 +23,22 @@ STATE = ROOT / ".dev"
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where a server is had: its names, on PATH and in its Debian package."""
+    """Where a server is had: its names, on PATH and in its Debian package. `templates`: where Debian's binary looks for files that are
+    in the package, which is not installed; the path is rewritten to the folder that the binary is started in."""
 
     names: tuple[str, ...]
     package: str
+    templates: str = ""
 
 
 PROMETHEUS = Server(("prometheus",), "prometheus")
-ALERTMANAGER = Server(("alertmanager", "prometheus-alertmanager"), "prometheus-alertmanager")
+ALERTMANAGER = Server(("alertmanager", "prometheus-alertmanager"), "prometheus-alertmanager", "/usr/share/prometheus/alertmanager")
 
 
 def main() -> int:
     """Start all of it, say where, and end all of it with Ctrl-C or when one ends."""
     try:
-        prometheus, alertmanager = binary(PROMETHEUS), binary(ALERTMANAGER)
+        (prometheus, _), (alertmanager, templates) = binary(PROMETHEUS), binary(ALERTMANAGER)
     except (OSError, subprocess.CalledProcessError) as error:
         said = getattr(error, "stderr", "") or str(error)
         sys.stderr.write(
@@ -50,7 +52,7 @@ def main() -> int:
     slowrank = [sys.executable, "-P", "-m", "slowrank"]
     commands: dict[str, Sequence[str | Path]] = {
         "workload": [*slowrank, "workload", "run", "--port", "30000", "--for", "24h"],
-        "slowrank": [*slowrank, "serve", "--config", FILES / "slowrank.toml"],
+        "slowrank": ["env", f"SLOWRANK_SERVICE__INCIDENTS={data / 'slowrank.db'}", *slowrank, "serve", "--config", FILES / "slowrank.toml"],
         "prometheus": [
             prometheus,
             f"--config.file={data / 'prometheus.yml'}",
@@ -65,11 +67,13 @@ def main() -> int:
             "--web.listen-address=127.0.0.1:9093",
         ],
     }
-    return run(commands, data)
+    return run(commands, data, {"alertmanager": templates})
 
 
-def run(commands: dict[str, Sequence[str | Path]], folder: Path) -> int:
-    """Run the commands in the folder, each with a log there, until a signal comes (0) or one of them ends (1); then end the others."""
+def run(commands: dict[str, Sequence[str | Path]], folder: Path, elsewhere: dict[str, Path]) -> int:
+    """Run the commands in the folder (or `elsewhere`, by name), each with a log there, until a signal comes (0) or one of them ends (1).
+
+    Then the others are ended."""
     stopped = threading.Event()
     for asked in (signal.SIGINT, signal.SIGTERM):
         signal.signal(asked, lambda *_: stopped.set())
@@ -78,7 +82,9 @@ def run(commands: dict[str, Sequence[str | Path]], folder: Path) -> int:
         for name, command in commands.items():
             with (folder / f"{name}.log").open("wb") as log:
                 # in a group of its own, so that Ctrl-C reaches it once, from here
-                running[name] = subprocess.Popen(command, cwd=folder, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+                running[name] = subprocess.Popen(
+                    command, cwd=elsewhere.get(name, folder), stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                )
         print(f"slowrank http://127.0.0.1:9469  Prometheus :9090  Alertmanager :9093  engine :30000  logs {folder}  (Ctrl-C ends all)")
         while not stopped.wait(0.5):
             ended = [name for name, process in running.items() if process.poll() is not None]
@@ -96,11 +102,11 @@ def run(commands: dict[str, Sequence[str | Path]], folder: Path) -> int:
                 process.kill()
 
 
-def binary(server: Server) -> Path:
-    """The server's binary. OSError or CalledProcessError when it is neither on PATH nor to be had from Debian."""
+def binary(server: Server) -> tuple[Path, Path]:
+    """The server's binary, and the folder to start it in. OSError or CalledProcessError when neither PATH nor Debian has it."""
     on_path = next(filter(None, map(shutil.which, server.names)), None)
     if on_path:
-        return Path(on_path)
+        return Path(on_path), ROOT
     home = STATE / server.package
     if not home.is_dir():
         STATE.mkdir(exist_ok=True)
@@ -108,7 +114,15 @@ def binary(server: Server) -> Path:
             subprocess.run(["apt-get", "download", server.package], cwd=folder, check=True, capture_output=True, text=True)
             (deb,) = Path(folder).glob("*.deb")
             subprocess.run(["dpkg-deb", "-x", deb, "unpacked"], cwd=folder, check=True, capture_output=True, text=True)
+            if server.templates:
+                here = ("./" * len(server.templates))[: len(server.templates)]  # of the same length, and means the same at any
+                found = _in(Path(folder) / "unpacked", server)
+                found.write_bytes(found.read_bytes().replace(server.templates.encode(), here.encode()))
             (Path(folder) / "unpacked").rename(home)
+    return _in(home, server), home / server.templates.lstrip("/")
+
+
+def _in(home: Path, server: Server) -> Path:
     return next(path for name in server.names if (path := home / "usr" / "bin" / name).is_file())
 
 

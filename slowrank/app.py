@@ -15,6 +15,7 @@ from slowrank.commands.doctor import doctor
 from slowrank.commands.explain import explain
 from slowrank.commands.generated import dashboards, rules
 from slowrank.commands.incidents import incidents
+from slowrank.commands.probe import probe
 from slowrank.commands.record import record
 from slowrank.commands.serve import config, serve
 from slowrank.commands.workload import workload
@@ -23,7 +24,8 @@ from slowrank.terminal import tell
 
 HELP = """Says which data-parallel rank makes an LLM inference cluster slow, why, what it costs and what to do.
 
-It reads the load and metrics pages that the engine already serves; nothing is installed in the engine and nothing is changed.
+It reads the load and metrics pages that the engine already serves; nothing is installed in the engine and nothing is changed. Only
+`slowrank probe` sends requests of its own, and it asks first.
 """
 
 EXAMPLES = (
@@ -31,6 +33,7 @@ EXAMPLES = (
     ("slowrank doctor http://host:30000", "does this engine say enough, which flag is missing?"),
     ("slowrank diagnose http://host:30000", "is a rank slow, and why?"),
     ("slowrank diagnose node0:30000,node1:30000", "one engine on two nodes"),
+    ("slowrank probe host:30000", "whose card, where metrics cannot tell: gives the engine work, asks first"),
     ("slowrank record host:30000 -o slow.slowrank", "what to attach to a bug report"),
     ("slowrank diagnose slow.slowrank", "the same answer, later and elsewhere"),
     ("slowrank alert test --alertmanager URL", "do alerts arrive?"),
@@ -95,6 +98,7 @@ LOOK, WATCH, KEEP, LEARN = "Find the slow rank", "Watch engines", "Keep and unde
 
 app.command(rich_help_panel=LOOK)(diagnose)
 app.command(rich_help_panel=LOOK)(doctor)
+app.command(rich_help_panel=LOOK)(probe)
 app.command(rich_help_panel=WATCH)(serve)
 app.command(rich_help_panel=WATCH)(config)
 app.command(rich_help_panel=WATCH)(incidents)

@@ -21,6 +21,7 @@ from workload.crowd import Crowd
 from workload.device.names import accelerator
 from workload.face import dcgm
 from workload.face.app import create_app
+from workload.face.generation import add_generate
 from workload.face.loads import SnapshotReader
 from workload.face.metrics import TokenizerMetrics
 from workload.flights import Flights
@@ -83,8 +84,9 @@ class Dispatcher(Flights[_Flight]):
     def _heard(self, progress: Progress) -> None:
         now = self._output = time.monotonic()
         for rid in progress.first:
-            if (flight := self._flights.get(rid)) is not None:
+            if (flight := self._flights.get(rid)) is not None and flight.first is None:
                 flight.first = now
+                self._metrics.first_token(now - flight.sent)
         for seconds, tokens in progress.gaps:
             self._metrics.inter_token(seconds * tokens, tokens)  # each request's token came after `seconds`: one value, `tokens` times
         for rid in progress.failed:
@@ -93,11 +95,14 @@ class Dispatcher(Flights[_Flight]):
                 flight.done()
         for rid in progress.finished:
             if (flight := self._flights.pop(rid, None)) is not None:
+                if flight.first is None:  # its only output
+                    flight.first = now
+                    self._metrics.first_token(now - flight.sent)
                 self._metrics.finished(
                     prompt_tokens=flight.shape.prompt,
                     cached_tokens=flight.shape.cached,
                     generation_tokens=1 if self._prefills else flight.shape.output,
-                    ttft=(flight.first or now) - flight.sent,
+                    ttft=flight.first - flight.sent,
                     e2e=now - flight.sent,
                 )
                 self._steering.ended(flight.rank)
@@ -197,6 +202,7 @@ async def _serve(config: ClusterConfig, loads_path: str, control: socket.socket,
         server_info=server_info(config),
         healthy=dispatcher.healthy,
     )
+    add_generate(app, dispatcher, config.ranks, config.limits.kv_tokens)
     listener = socket.create_server(("127.0.0.1", config.port))
     server = Server(uvicorn.Config(app, log_level="warning", access_log=False))
     cards = dcgm.mount(app, config, SnapshotReader(loads_path, config.ranks))

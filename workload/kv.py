@@ -25,7 +25,7 @@ class KvPool:
         return min(self._taken + self.reserved, self.capacity)
 
     def take(self, tokens: int) -> None:
-        if tokens > self.free:
+        if tokens > max(self.free, 0):  # nothing may be taken of a pool whose reservation waits
             raise ValueError(f"{tokens} tokens asked of a pool with {self.free} free")
         self._taken += tokens
 

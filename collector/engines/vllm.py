@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import fsum
 from typing import TypeAlias
 
 import numpy as np
@@ -39,6 +40,7 @@ class Reader:
 
     def __init__(self) -> None:
         self._parsers: dict[str, Parser] = {}
+        self._firsts: dict[str, tuple[float, float]] = {}  # first tokens by node: seconds until them, and how many
         self._ranks: _Ranks | None = None
 
     def read(self, page: Page) -> Reading:
@@ -59,7 +61,19 @@ class Reader:
             raise SourceError(message if url in message else f"{url}: {message}") from None
         if self._ranks is None:
             self._ranks = _Ranks(_nodes(page.engine))
-        return self._ranks.named(reading)
+        return self._with_first_tokens(self._ranks.named(reading))
+
+    def _with_first_tokens(self, reading: Reading) -> Reading:
+        """The reading with the first tokens of all nodes' engines, once each has told: a part of them is not the whole's."""
+        seconds, count = (reading.values.get(name, {}) for name in (vllm_metrics.FIRST_TIME, vllm_metrics.FIRSTS))
+        if not seconds or seconds.keys() != count.keys():
+            return reading
+        self._firsts[reading.node] = fsum(seconds.values()), fsum(count.values())
+        if any(node not in self._firsts for node in _nodes(reading.engine)):
+            return reading
+        whole = [fsum(part) for part in zip(*self._firsts.values(), strict=True)]
+        engine = {signals.FIRST_TOKEN_TIME: {-1: whole[0]}, signals.FIRST_TOKENS: {-1: whole[1]}}
+        return replace(reading, times={**reading.times, -1: reading.arrived}, values={**reading.values, **engine})
 
 
 def read(page: Page) -> Reading:
@@ -126,6 +140,7 @@ def adjust(window: Window) -> Window:
     problems = list(window.problems)
     _steps(values)
     _tokens(values)
+    _accepted(values)
     problems += _without_kv(window, values)
     kept = {name: found for name, found in values.items() if not name.startswith("_") and np.isfinite(found).any()}
     told = replace(window, values=kept, problems=tuple(problems))
@@ -172,6 +187,16 @@ def _tokens(values: dict[str, FloatArray]) -> None:
     computed, generated = values.get(signals.PREFILL_TOKENS), values.get(vllm_metrics.GENERATED)
     if generated is not None:
         values[signals.ATTENTION_TOKENS] = generated if computed is None else generated + computed
+
+
+def _accepted(values: dict[str, FloatArray]) -> None:
+    """ACCEPT_LENGTH of an engine that speculates: a step gives a request what is accepted of its draft, and one token more."""
+    drafts, accepted = values.get(vllm_metrics.DRAFTS), values.get(vllm_metrics.ACCEPTED)
+    if drafts is None or accepted is None:
+        return
+    length = np.full(drafts.shape, np.nan)
+    np.divide(accepted, drafts, out=length, where=np.isfinite(drafts) & (drafts > LEAST) & np.isfinite(accepted))
+    values[signals.ACCEPT_LENGTH] = length + 1.0
 
 
 def _without_kv(window: Window, values: dict[str, FloatArray]) -> list[Problem]:

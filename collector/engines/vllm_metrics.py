@@ -7,6 +7,7 @@ Facts from vLLM 0.32 and 0.33's own code and from running 0.32 (docs/signals.md)
 - `cache_config_info` carries numbers in its labels, "None" where there is none, and is missing from the Rust front end's page;
 - the inter-token latency is observed once per request and step: its sum over its count is the step time, its sum per second how many
   requests decode;
+- families of speculative decoding and of a KV transfer are there only when the engine does it: their absence is an answer;
 - `iteration_tokens_total` is observed by each API server that had a part in a step: as a count of steps it is too high with several.
 """
 
@@ -34,6 +35,12 @@ GENERATED = "_generated"
 ITERATIONS = "_iterations"
 """Helper counter: steps with output, each counted by every API server that had a part in it."""
 
+DRAFTS, ACCEPTED = "_drafts", "_accepted"
+"""Helper counters: drafts verified, one per request and step, and the tokens of them that were accepted."""
+
+FIRST_TIME, FIRSTS = "_first_token_time", "_first_tokens"
+"""Helper counters of one engine: seconds from arrivals at the front end to first tokens, and how many; `Reader` adds the engines up."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -43,6 +50,8 @@ class Row:
     names: tuple[tuple[str, str], ...]  # name, and the label that it is told by ("": none)
     only: tuple[str, ...] = ()
 
+
+_DRAFTS = "spec_decode_num_drafts_total"
 
 ROWS: tuple[Row, ...] = (
     Row(signals.RUNNING, (("num_requests_running", ""),)),
@@ -56,12 +65,26 @@ ROWS: tuple[Row, ...] = (
     Row(GAP_TIME, (("inter_token_latency_seconds_sum", ""),)),
     Row(GAPS, (("inter_token_latency_seconds_count", ""),)),
     Row(ITERATIONS, (("iteration_tokens_total_count", ""),)),
+    Row(DRAFTS, ((_DRAFTS, ""),)),
+    Row(ACCEPTED, (("spec_decode_num_accepted_tokens_total", ""),)),
+    Row(FIRST_TIME, (("time_to_first_token_seconds_sum", ""),)),
+    Row(FIRSTS, (("time_to_first_token_seconds_count", ""),)),
 )
 PREFIXES = ("vllm:", "vllm_")
 """How a page spells the same metric; Ray and some gateways write the second."""
 
 _CONFIG = "cache_config_info"
-NAMES = frozenset(name for row in ROWS for name, _ in row.names) | {_CONFIG}
+_TRANSFERS = frozenset(
+    {
+        "nixl_xfer_time_seconds_count",
+        "nixl_num_failed_transfers_total",
+        "num_requests_kv_fetch_by_stage",
+        "mooncake_xfer_time_seconds_count",
+    }
+)
+"""Families of an engine that hands KV over: NIXL and Mooncake on both halves, the fetch by stage on the half that decodes."""
+
+NAMES = frozenset(name for row in ROWS for name, _ in row.names) | {_CONFIG} | _TRANSFERS
 """Every sample that is read, without its prefix."""
 
 
@@ -107,9 +130,29 @@ def select(samples: Sequence[Sample], url: str) -> Selection:
         capacity = _capacity(series)
         if usage is not None and capacity is not None:
             terms.append(replace(usage, signal=signals.RESIDENT_TOKENS, factor=capacity))
+        generated = next((term for term in found if term.signal == GENERATED), None)
+        if generated is not None and all(one.name != _DRAFTS for one in series):
+            # a request gets one token a step without drafts
+            terms.append(replace(generated, signal=signals.ACCEPT_LENGTH, factor=0.0, offset=1.0))
     models = {model for series in ranks.values() for one in series if (model := one.labels.get("model_name"))}
-    facts = Facts(model=models.pop() if len(models) == 1 else None)
+    split = any(one.name in _TRANSFERS for series in ranks.values() for one in series)
+    unified = _whole(terms, samples) and not split
+    facts = Facts(model=models.pop() if len(models) == 1 else None, role="unified" if unified else None)
     return Selection(tuple(terms), facts, tuple(problems))
+
+
+def _whole(terms: Sequence[Term], samples: Sequence[Sample]) -> bool:
+    """Whether the page is a whole one, so that what is not on it is not there: tokens are counted wherever statistics are."""
+    return bool(at_once([term for term in terms if term.signal == GENERATED], [sample.value for sample in samples]))
+
+
+def first_tokens(terms: Sequence[Term]) -> list[Term]:
+    """FIRST_TOKEN_TIME and FIRST_TOKENS of an engine whose ranks are all among these terms."""
+    found = []
+    for helper, signal in ((FIRST_TIME, signals.FIRST_TOKEN_TIME), (FIRSTS, signals.FIRST_TOKENS)):
+        if parts := [place for term in terms if term.signal == helper for place in term.plus]:
+            found.append(Term(signal, -1, tuple(parts)))
+    return found
 
 
 def _ranks(samples: Sequence[Sample], url: str, problems: list[Problem]) -> dict[int, list[_Series]]:

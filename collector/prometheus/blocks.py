@@ -26,13 +26,17 @@ AHEAD_S = 2.0
 """How far a rank's clock may be ahead of the history server's before the age of its load is unknown."""
 
 
-def metrics(engine: str, node: str, kind: str, series: Sequence[Series], gauges: bool) -> Block | None:
-    """What the stored /metrics of one server say. `gauges`: let them stand in for /v1/loads. None when there is nothing."""
+def metrics(engine: str, node: str, kind: str, series: Sequence[Series], *, gauges: bool = False, alone: bool = True) -> Block | None:
+    """What the stored /metrics of one server say; None when there is nothing. `gauges`: let them stand in for /v1/loads. `alone`: it is the
+    engine's only server, so that its sums are the engine's."""
     if not series:
         return None
     moments, values, samples = _aligned(series)
     if kind == "vllm":
-        return _block(engine, node, Source.VLLM_METRICS, moments, values, vllm_metrics.select(samples, node), None)
+        found = vllm_metrics.select(samples, node)
+        if alone:
+            found = replace(found, terms=(*found.terms, *vllm_metrics.first_tokens(found.terms)))
+        return _block(engine, node, Source.VLLM_METRICS, moments, values, found, None)
     chosen = sglang_metrics.select(samples, node)
     if gauges:
         names = [name_of(sample.name) for sample in samples]

@@ -55,7 +55,7 @@ def _sglang(name: str) -> Query:
     elif label and not any(row.zero_beside == name for row in rows):  # there any series of the family proves that 0 is meant
         matchers = (one_of(label, sorted(only)),)
     spelt = tuple(prefix + name for prefix in sglang_metrics.PREFIXES)
-    return Query(name, Kept.SGLANG_METRICS, spelt, matchers)
+    return Query(spelt[0], Kept.SGLANG_METRICS, spelt, matchers)
 
 
 SIGNALS: Mapping[str, str] = {family.name: signal for signal, family in exported.of_signals().items()}
@@ -77,7 +77,10 @@ QUERIES: tuple[Query, ...] = (
     Query("expert load", Kept.SGLANG_METRICS, _BUCKETS, (Matcher("le", "!=", "+Inf"),)),
     Query("gauges", Kept.SGLANG_GAUGES, _GAUGES, (_SCHEDULER,)),
     Query("loads", Kept.SGLANG_LOADS, sglang_stored.PAGE_NAMES, (_PAGE,)),
-    *(Query(name, Kept.VLLM_METRICS, _spelt(vllm_metrics.PREFIXES, [name])) for name in sorted(vllm_metrics.NAMES)),
+    *(
+        Query(vllm_metrics.PREFIXES[0] + name, Kept.VLLM_METRICS, _spelt(vllm_metrics.PREFIXES, [name]))
+        for name in sorted(vllm_metrics.NAMES)
+    ),
     Query("slowrank's signals", Kept.EXPORTED, tuple(SIGNALS)),
 )
 

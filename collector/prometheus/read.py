@@ -119,7 +119,11 @@ def _window(engine: Engine, kept: Kept_, scope: Scope, problems: tuple[Problem, 
         made.append(blocks.loads(engine.id, server.name, found.get(Kept.SGLANG_LOADS, [])))
         own = Kept.VLLM_METRICS if engine.kind == "vllm" else Kept.SGLANG_METRICS
         gauges = [] if has_loads or exported else found.get(Kept.SGLANG_GAUGES, [])
-        made.append(blocks.metrics(engine.id, server.name, engine.kind, [*found.get(own, []), *gauges], gauges=bool(gauges)))
+        made.append(
+            blocks.metrics(
+                engine.id, server.name, engine.kind, [*found.get(own, []), *gauges], gauges=bool(gauges), alone=len(engine.servers) == 1
+            )
+        )
     given = {signal for block in made if block is not None for signal in (*block.values, *block.whole)}
     made.append(blocks.exported(engine.id, exported, given))
     pages = [block for block in made if block is not None]

@@ -73,7 +73,12 @@ def _follows(said: Told | None) -> bool:
 
 def _fits(members: list[Found], follower: Told, told: Mapping[str, Told]) -> bool:
     head = told.get(members[0].url)
-    if head is None or not head.leads or (None not in (head.model, follower.model) and head.model != follower.model):
+    if (
+        head is None
+        or head.kind != "sglang"
+        or not head.leads
+        or (None not in (head.model, follower.model) and head.model != follower.model)
+    ):
         return False
     taken = frozenset[int]().union(*(told[m.url].ranks for m in members[1:]))
     return follower.ranks <= head.lacks - taken

@@ -273,3 +273,57 @@ def test_the_order_of_lines_and_labels_means_nothing(shuffle) -> None:
     expected = read("\n".join(lines)).values
     shuffle.shuffle(lines)
     assert read("\n".join(lines)).values == expected
+
+
+def test_first_tokens_are_the_whole_engines() -> None:
+    """Of both engines of the page: 18 s apart, the run's mean time to a first token is what the page's own sums say."""
+    window = pair("slowdense-", 18.0)
+    first, second = (body(f"slowdense-{i}").decode() for i in (1, 2))
+
+    def grown(name: str) -> float:
+        found = [re.findall(rf"^vllm:time_to_first_token_seconds_{name}\{{.*\}} (\S+)$", text, re.MULTILINE) for text in (first, second)]
+        return sum(map(float, found[1])) - sum(map(float, found[0]))
+
+    assert window.mean(signals.FIRST_TOKEN_TIME) / window.mean(signals.FIRST_TOKENS) == pytest.approx(grown("sum") / grown("count"))
+    assert window.mean(signals.FIRST_TOKENS) == pytest.approx([grown("count") / 18.0])
+
+
+def test_first_tokens_of_some_nodes_are_not_the_engines() -> None:
+    """Nothing until every node of the target has told; then their sum."""
+    reader = vllm.Reader()
+    text = "".join(
+        f'vllm:time_to_first_token_seconds_{name}{{engine="0",model_name="m"}} {value}\n' for name, value in (("sum", 4.0), ("count", 2.0))
+    )
+    other = text.replace('engine="0"', 'engine="1"')
+    target = "a:8000,b:8000"
+    assert signals.FIRST_TOKENS not in reader.read(page(engines(0) + text, 1000.0, A, target)).values
+    reading = reader.read(page(engines(1) + other, 1000.5, B, target))
+    assert (reading.values[signals.FIRST_TOKEN_TIME], reading.values[signals.FIRST_TOKENS]) == ({-1: 8.0}, {-1: 4.0})
+
+
+def test_an_engine_without_the_families_of_drafts_does_not_speculate() -> None:
+    """vLLM registers them only with a speculative configuration: one token per request and step. A page without statistics says nothing."""
+    assert read(body("slowmoe-2")).values[signals.ACCEPT_LENGTH] == {0: 1.0, 1: 1.0}
+    assert signals.ACCEPT_LENGTH not in read(engines(0, 1)).values
+
+
+def test_accepted_tokens_over_drafts_and_one_more_are_a_steps_tokens() -> None:
+    """Rank 0: 150 of 100 drafts' tokens accepted, so 2.5 a step; rank 1: 10 of 100, so 1.1; rank 2 drafted nothing, which is no figure."""
+
+    def drafts(done: float) -> str:
+        return "".join(
+            f'vllm:spec_decode_{name}_total{{engine="{rank}",model_name="m"}} {value * done}\n'
+            for rank, accepted, made in ((0, 150, 100), (1, 10, 100), (2, 0, 0))
+            for name, value in (("num_drafts", made), ("num_accepted_tokens", accepted))
+        )
+
+    window = feed(*(page(engines(0, 1, 2) + drafts(k), 1000.0 + k) for k in range(5)))
+    assert window.mean(signals.ACCEPT_LENGTH) == pytest.approx([2.5, 1.1, np.nan], nan_ok=True)
+
+
+def test_an_engine_that_hands_no_kv_over_is_unified() -> None:
+    """No family of a KV transfer on a whole page; with one the role stays unsaid, as it does without statistics."""
+    assert read(body("slowmoe-2")).facts.role == "unified"
+    split = body("slowmoe-2") + b'vllm:nixl_num_failed_transfers_total{engine="0",model_name="tiny-mixtral"} 0.0\n'
+    assert read(split).facts.role is None
+    assert read(engines(0, 1)).facts.role is None

@@ -60,6 +60,7 @@ def test_mounts_are_files_of_this_tree_and_read_only(stack, services):
             else:
                 named.add(source)
     assert named == set(stack["volumes"])
+    assert (ROOT / services["slowrank"]["build"]["dockerfile"]).is_file()
 
 
 def test_each_service_is_asked_for_its_health_where_it_listens(services):
@@ -114,7 +115,14 @@ def test_paths_inside_meet(services):
     assert str(home.parent) == provider["options"]["path"]
     assert (ROOT / folder / home.name).is_file()
     assert {p.name for p in (ROOT / folder).glob("*.json")} == set(build.page_files())
-    assert inside["slowrank"]["/etc/slowrank/slowrank.toml"] == "./deploy/compose/slowrank.toml"
+    dockerfile = (ROOT / services["slowrank"]["build"]["dockerfile"]).read_text()
+    (config,) = re.findall(r'^CMD \["--config", "([^"]+)"\]', dockerfile, re.MULTILINE)
+    assert inside["slowrank"][config] == "./deploy/compose/slowrank.toml"
+    (state,) = re.findall(r"^VOLUME (\S+)", dockerfile, re.MULTILINE)
+    assert inside["slowrank"][state] == "slowrank"
+    assert f":{PORTS['slowrank']}/healthz" in dockerfile
+    assert "python -m venv /opt/slowrank" in dockerfile  # where workload-gpu adds torch
+    assert "/opt/slowrank/bin/pip" in services["workload-gpu"]["build"]["dockerfile_inline"]
 
 
 def test_slowrank_cannot_write_but_where_it_keeps_incidents(services):

@@ -113,7 +113,7 @@ def test_counters_are_only_read_as_rates(asked):
     """A total says how long a process lives. The exceptions ask whether a counter has left zero, or compare it with its own past."""
     expressions = [q.expr for q in asked] + [r.expr for r in recordings()] + [a.expr for a in alertings()]
     bare = {name for e in expressions for name, ranged in selectors(e) if name.endswith("_total") and not ranged}
-    assert bare == {exported.RULE_FAILURES, exported.RELOADS}
+    assert bare == {exported.RULE_FAILURES, exported.BREAKAGES, exported.RELOADS}
 
 
 def test_levels_are_never_read_as_rates(asked):

@@ -130,6 +130,10 @@ HEALTH: dict[str, tuple[list[dict[str, str]], str, str, str, dict[str, str], str
         "2m", "4m", "15m", {"severity": "ticket", "rule": "slow_rank"},
         "The diagnosis rule slow_rank raises an error: its cause cannot be found",
     ),
+    "slowrank_watch_broke": (
+        [series("1x12 2x30", "slowrank_engine_breakages_total", engine="e"), series("1x40", "slowrank_engine_breakages_total", engine="f")],
+        "12m", "14m", "24m", {"severity": "ticket", "engine": "e"}, "e: the watch of this engine broke and began anew",
+    ),
     "slowrank_delivery_stuck": (
         [
             series("0x1 2x14 0x5", "slowrank_outbox_pending", receiver="am"),

@@ -70,7 +70,13 @@ def of_engine(first: Path, last: Path | None, mark: str) -> Series:
 
 def of_ours() -> Series:
     """Every family of our own page for one engine of two ranks, counters growing; all causes and classes are there once."""
-    values = {"engine": ["http://engine-0:30000"], "rank": ["0", "1"], "class": [k.value for k in Class], "cause": ["slow_rank"]}
+    values = {
+        "engine": ["http://engine-0:30000"],
+        "rank": ["0", "1"],
+        "class": [k.value for k in Class],
+        "cause": ["slow_rank"],
+        "source": ["metrics"],
+    }
     found: Series = {}
     for family in (*exported.of_signals().values(), *exported.FAMILIES.values()):
         combined: list[dict[str, str]] = [{}]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from collector.model import Problem
 from diagnose.alerts.secret import Secret
+from slowrank.config.load import load
 from slowrank.service.fleet import _Running
+from slowrank.service.plan import prepare
 from slowrank.service.service import Service
 from slowrank.service.web.app import web
 from slowrank.service.web.views import key_of
@@ -45,16 +48,27 @@ def ask(service: Service, *paths: str, base: str = "http://127.0.0.1:9469", meth
     return asyncio.run(play())
 
 
-@pytest.fixture
-def service(plan, tell_story):
+@pytest.fixture(scope="module")
+def told(tmp_path_factory, tell_story):
     """A service that watches one engine of an evil name, on which a fault acted, was found and confirmed."""
-    made = Service(plan('[service]\nincidents = "web.db"\n[[engines]]\nnodes = ["a:1"]\n'))
+    path = tmp_path_factory.mktemp("web") / "c.toml"
+    path.write_text('[service]\nincidents = "web.db"\n[[engines]]\nnodes = ["a:1"]\n')
+    made = Service(prepare(load(path, {})))
     watch = tell_story(made, NAME, {"zone": "<b>"})
     made.fleet._running[NAME] = _Running(watch, None)  # type: ignore[arg-type]  # nothing runs here
     made._reconciled = True
     yield made
     asyncio.run(made.office.close())
     made._worker.shutdown()
+
+
+@pytest.fixture
+def service(told, monkeypatch):
+    """The same, with all that a test may change put back afterwards."""
+    for name in ("plan", "_listed", "_reconciled", "_beat"):
+        monkeypatch.setattr(told, name, getattr(told, name))
+    told._beat = time.monotonic()
+    return told
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -161,7 +175,7 @@ def test_a_foreign_host_name_is_refused_without_a_token(service):
     assert ask(service, "/", base="http://localhost")[0].status_code == 200
 
 
-def test_with_a_token_nothing_is_read_without_it(service, plan):
+def test_with_a_token_nothing_is_read_without_it(service):
     """Bearer or the password of Basic; a wrong one, none, or one in another scheme is refused; health checks need none."""
     service.plan = replace(service.plan, token=Secret("s3cret"))
     basic = base64.b64encode(b"any:s3cret").decode()

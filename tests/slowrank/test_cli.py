@@ -12,7 +12,7 @@ from diagnose.rules import load
 from slowrank.app import EXAMPLES, app
 from slowrank.cli import main
 
-HEAVY = ("numpy", "pandas", "scipy", "fastapi", "uvicorn", "httpx", "msgspec", "grafanalib")
+HEAVY = ("numpy", "pandas", "scipy", "fastapi", "uvicorn", "httpx", "msgspec", "grafanalib", "structlog", "yaml")
 
 
 def slowrank(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -28,6 +28,8 @@ def test_help_teaches() -> None:
         "Find the slow rank:",
         "diagnose",
         "doctor",
+        "Watch engines:",
+        "serve      ",
         "Keep and understand:",
         "record",
         "explain",
@@ -57,7 +59,7 @@ def test_no_arguments_show_the_help() -> None:
     assert "Find the slow rank" in done.output
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["diagnose", "--help"], ["--version"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["diagnose", "--help"], ["serve", "--help"], ["--version"]])
 def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     """Help answers at once because the libraries of the work itself are not imported for it."""
     script = f"""

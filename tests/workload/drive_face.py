@@ -86,6 +86,7 @@ def as_captured(rank: int) -> None:
 def as_captured_frontend() -> None:
     tokenizer = TokenizerMetrics(model_name=MODEL)
     for _ in range(20):
+        tokenizer.first_token(0.35)
         tokenizer.finished(prompt_tokens=1200, cached_tokens=512, generation_tokens=300, ttft=0.35, e2e=0.35 + 299 * 0.027)
         tokenizer.inter_token(0.027, 1)
 
@@ -95,6 +96,7 @@ def everything_frontend() -> None:
     tokenizer.inter_token(0.06, 3)  # three at once, 20 ms each
     tokenizer.inter_token(10.0, 1)  # beyond the last bound
     tokenizer.inter_token(1.0, 0)
+    tokenizer.first_token(0.05)
     tokenizer.finished(prompt_tokens=64, cached_tokens=0, generation_tokens=1, ttft=0.05, e2e=0.05)
 
 

@@ -20,6 +20,7 @@ from workload.device.roofline import Roofline
 from workload.device.state import CardState
 from workload.scenario import bundled, load
 from workload.schedule import Scheduled
+from workload.traffic.presets import preset
 from workload.virtual_time.simulate import simulate
 from workload.virtual_time.table import Table
 
@@ -202,6 +203,19 @@ def test_kv_pressure_takes_requests_back():
     assert now.requests[rank] - now.running[rank] > 1
     assert max(r - q for r, q in zip(others(now.requests, rank), others(now.running, rank), strict=True)) < 1
     assert now.running[rank] < usual(now.running, rank)
+
+
+def test_kv_pressure_acts_on_questions_about_documents():
+    """A rank whose pool owes tokens to the fault, with nothing running and a prompt half prefilled, goes on once they are there.
+
+    Seed 3 came to such a moment: without pressure nothing is taken back, and with it only on that rank.
+    """
+    table = Table()
+    simulate(ClusterConfig(seed=3, traffic=preset("rag")), [Scheduled("kv_pressure", rank=2, onset=10.0)], 60.0, table)
+    now = span(table, 20.0, 55.0)
+    assert now.retracted[2] > 0
+    assert sum(others(now.retracted, 2)) == 0
+    assert now.generated[2] > 0
 
 
 def test_idle_lockstep_keeps_all_ranks_stepping_for_two_requests():

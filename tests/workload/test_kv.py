@@ -43,3 +43,15 @@ def test_a_reservation_fits_the_pool(tokens: int):
     """Neither negative nor more than there is."""
     with pytest.raises(ValueError, match=f"{tokens} tokens reserved of a pool of 100"):
         KvPool(100).reserve(tokens)
+
+
+def test_nothing_may_be_taken_while_a_reservation_waits():
+    """The pool owes 20 tokens to its reservation: no token is to be had, and to ask for none is no mistake."""
+    pool = KvPool(100)
+    pool.take(60)
+    pool.reserve(60)
+    assert pool.free == -20
+    pool.take(0)
+    with pytest.raises(ValueError, match="1 tokens asked of a pool with -20 free"):
+        pool.take(1)
+    assert pool.used == 100

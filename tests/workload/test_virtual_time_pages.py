@@ -202,3 +202,25 @@ def test_the_cards_pages_tell_a_hot_card_and_change_nothing_else(tmp_path):
     assert {dict(found)["0"] for found in clocks[1:]} == {"1980"}
     for source in (Source.SGLANG_LOADS, Source.SGLANG_METRICS):
         assert bodies(tmp_path / "with", source) == bodies(tmp_path / "without", source)
+
+
+def test_a_rank_that_never_took_a_step_shows_its_first_snapshot():
+    """Stuck from the start: every page is there, and says what was true before the first step."""
+    table = Table()
+    simulate(ClusterConfig(seed=2), [Scheduled("stuck_rank", rank=2, onset=0.0)], 12.0, table)
+    assert len(table.loads_times) == 12
+    assert not table.load("running").any()
+    assert not table.moments().any()
+    assert len(table.metrics_times) == 3
+    assert not table.counter('dp_attention_tokens_total{kind="scheduled"}').any()
+
+
+def test_a_capture_of_a_cluster_that_never_took_a_step_is_read(tmp_path):
+    """Its pages are whole: eight ranks each, none with requests, none with decodes to tell of."""
+    with Recording(tmp_path / "stuck") as recording:
+        simulate(ClusterConfig(seed=2), [Scheduled("stuck_rank", rank=2, onset=0.0)], 3.0, recording)
+    lines = gzip.decompress((tmp_path / "stuck").read_bytes()).splitlines()
+    pages = [json.loads(line) for line in lines[1:]]
+    loads = [json.loads(page["text"])["loads"] for page in pages if page["source"] == "sglang-loads"]
+    assert [len(ranks) for ranks in loads] == [8, 8, 8]
+    assert {(rank["num_running_reqs"], rank["decode_moments"]) for ranks in loads for rank in ranks} == {(0, None)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -106,16 +107,19 @@ def test_a_step_costs_what_the_roofline_says(dispatch, monkeypatch):
     """Decodes, prefills and idle ranks, with cards well or ill: the short sum is the roofline's, for the same copies per card."""
     config = ClusterConfig(ranks=4, experts=Experts(dispatch=dispatch))
     cards, roofline, rng = Cards(config), Roofline.of(config), random.Random(1)
-    monkeypatch.setattr(cards, "_scatter", lambda: cards.stretch)
+    monkeypatch.setattr(cards, "_noise", [1.0] * 60)
     cards.order(Stretch(1.5))
     told: list[tuple[float, float]] = []
-    asked = cards._experts.hottest
 
-    def ask(tokens: int, **kind: bool) -> tuple[float, float]:
-        told.append(asked(tokens, **kind))
-        return told[-1]
+    def listen(asked: Callable[[int], tuple[float, float]]) -> Callable[[int], tuple[float, float]]:
+        def ask(tokens: int) -> tuple[float, float]:
+            told.append(asked(tokens))
+            return told[-1]
 
-    monkeypatch.setattr(cards._experts, "hottest", ask)
+        return ask
+
+    for mode in ("decode", "prefill"):
+        monkeypatch.setattr(cards._experts, mode, listen(getattr(cards._experts, mode)))
     for turn in range(60):
         if turn == 40:
             cards.order(Throttle(2, 0.5, 0x40))
@@ -134,7 +138,7 @@ def test_a_step_costs_what_the_roofline_says(dispatch, monkeypatch):
         if turn >= 40:
             states[2] = HEALTHY.after(Throttle(2, 0.5, 0x40))
         if turn >= 40 or (dispatch == "low_latency" and graph):
-            copies = cards._experts.copies(sum(tokens))
+            copies = cards._experts.copies(sum(tokens)).tolist()
             assert level == pytest.approx(balancedness(copies))
         else:
             # while all cards are alike only the hottest counts: any rows with that maximum cost the same
@@ -148,7 +152,7 @@ def test_the_experts_are_as_uneven_as_the_real_ones():
     config = ClusterConfig(seed=5, experts=Experts(drift=0.0))
     real, fast = ExpertLoad(8, 5, config.experts), FastExperts(config)
     levels = np.array([balancedness(real.rows(80)) for _ in range(4000)], dtype=float)
-    ours = np.array([fast.hottest(80)[1] for _ in range(4000)])
+    ours = np.array([fast.decode(80)[1] for _ in range(4000)])
     assert ours.mean() == pytest.approx(levels.mean(), rel=0.005)
     assert ours.std() == pytest.approx(levels.std(), rel=0.1)
 
@@ -188,8 +192,8 @@ def test_the_hottest_card_is_that_of_the_copies():
     """Of a prefill, which is as large as it is, exactly: the mean over the layers of the most copies, and their balancedness."""
     experts = FastExperts(ClusterConfig(seed=5))
     for step in range(120):
-        rows, level = experts.hottest(500 + step, prefill=True)
-        copies = experts.copies(500 + step)
+        rows, level = experts.prefill(500 + step)
+        copies = experts.copies(500 + step).tolist()
         assert rows == pytest.approx(sum(max(layer) for layer in copies) / len(copies))
         assert level == pytest.approx(balancedness(copies))
 

@@ -232,8 +232,15 @@ class TokenizerMetrics:
     def __init__(self, *, model_name: str, engine_type: str = "unified") -> None:
         self._exposed = Exposed(specs.TOKENIZER, {"model_name": model_name, "engine_type": engine_type})
 
+    def first_token(self, seconds: float) -> None:
+        """The first token of a streaming request, `seconds` after its arrival. SGLang books it then, not at the request's end."""
+        self._exposed.histogram("time_to_first_token_seconds", "true").observe(seconds)
+
     def finished(self, *, prompt_tokens: int, cached_tokens: int, generation_tokens: int, ttft: float, e2e: float) -> None:
-        """One finished streaming request; `ttft` and `e2e` in seconds from its arrival to its first and last token."""
+        """One finished streaming request; `ttft` and `e2e` in seconds from its arrival to its first and last token.
+
+        The first one was booked when it came.
+        """
         counter, histogram = self._exposed.counter, self._exposed.histogram
         counter("num_requests_total", "true").inc()
         counter("prompt_tokens_total", "true").inc(prompt_tokens)
@@ -243,7 +250,6 @@ class TokenizerMetrics:
         histogram("prompt_tokens_histogram").observe(prompt_tokens)
         histogram("uncached_prompt_tokens_histogram").observe(prompt_tokens - cached_tokens)
         histogram("generation_tokens_histogram").observe(generation_tokens)
-        histogram("time_to_first_token_seconds", "true").observe(ttft)
         histogram("e2e_request_latency_seconds", "true").observe(e2e)
         if generation_tokens > 1:
             histogram("request_time_per_output_token_seconds", "true").observe((e2e - ttft) / (generation_tokens - 1))

@@ -34,39 +34,48 @@ class Experts(ExpertLoad):
         self._decodes: list[tuple[float, float]] = []
         self._next = 0  # in those lists
 
-    def hottest(self, tokens: int, *, prefill: bool = False) -> tuple[float, float]:
-        """Copies on the hottest card and balancedness, both means of the sampled layers, for one step of `tokens` tokens over all ranks.
+    def decode(self, tokens: int) -> tuple[float, float]:
+        """Copies on the hottest card and balancedness, both means of the sampled layers, for a decode of `tokens` tokens over all ranks.
 
-        In a decode the part of chance is taken from a step as large as the last ones, which decodes resemble to a tenth or so.
+        The part of chance is taken from a step as large as the last ones, which decodes resemble to a tenth or so.
         """
-        self._turn(tokens)
-        copies = tokens * TOP_K
+        now, copies = self._next, tokens * TOP_K
+        if now == len(self._decodes):
+            self._draw(self._usual or copies)
+            now = 0
+        self._next = now + 1
         if self._hot is not None:
-            return self._highest(self.copies(tokens))
-        if prefill:
-            part, total, level = copies**-0.5, 0.0, 0.0
-            for shares, chances in zip(self._shares, self._drawn[self._next - 1].tolist(), strict=True):
-                share = max([share + part * chance for share, chance in zip(shares, chances, strict=True)])
-                total += share
-                level += 1 / (self._ranks * share)
-            return copies * total / len(self._cards), level / len(self._cards)
+            return self._highest(self.copies(tokens).tolist())
         self._usual = copies
-        share, level = self._decodes[self._next - 1]
+        share, level = self._decodes[now]
         return copies * share, level
+
+    def prefill(self, tokens: int) -> tuple[float, float]:
+        """The same for a step in which some rank extends."""
+        self._turn(tokens)
+        if self._hot is not None:
+            return self._highest(self.copies(tokens).tolist())
+        copies = tokens * TOP_K
+        part, total, level = copies**-0.5, 0.0, 0.0
+        for shares, chances in zip(self._shares, self._chance[self._next - 1], strict=True):
+            share = max([share + part * chance for share, chance in zip(shares, chances, strict=True)])
+            total += share
+            level += 1 / (self._ranks * share)
+        return copies * total / len(self._cards), level / len(self._cards)
 
     def draw(self, tokens: int) -> tuple[list[list[float]], float]:
         """Copies per sampled layer and card, for any step, and their balancedness."""
         self._turn(tokens)
-        copies = self.copies(tokens)
+        copies: list[list[float]] = self.copies(tokens).tolist()
         return copies, self._highest(copies)[1]
 
-    def copies(self, tokens: int) -> list[list[float]]:
-        """The same for the step that was drawn last."""
+    def copies(self, tokens: int) -> Array:
+        """The same for the step that was drawn last; layers x cards."""
         copies = tokens * TOP_K
         if self._hot is not None:
-            return [[float(n) for n in self._deal(copies, shares)] for shares in self._cards]
-        chance = self._drawn[self._next - 1]
-        return (copies * np.array(self._cards) + copies**0.5 * chance).tolist()  # type: ignore[no-any-return]
+            return np.array([self._deal(copies, shares) for shares in self._cards], dtype=float)
+        drawn: Array = copies * np.array(self._cards) + copies**0.5 * self._drawn[self._next - 1]
+        return drawn
 
     def _highest(self, copies: list[list[float]]) -> tuple[float, float]:
         most = [max(layer) for layer in copies]
@@ -94,6 +103,7 @@ class Experts(ExpertLoad):
         hottest = (shares + drawn / usual**0.5).max(axis=0)
         self._decodes = list(zip(hottest.mean(axis=0).tolist(), (1 / (self._ranks * hottest)).mean(axis=0).tolist(), strict=True))[:steps]
         self._drawn = drawn.T
+        self._chance = self._drawn.tolist()
         self._next = 0
 
 
@@ -134,9 +144,11 @@ class Cards:
 
     def decode(self, total: int, most: int, *, graph: bool) -> tuple[float, float]:
         """`step` for decodes alone on `plain` cards: of `total` rows, the longest rank having `most` pairs."""
-        rows, level = self._experts.hottest(total)
+        rows, level = self._experts.decode(total)
         layer = self._weights + most * self._per_pair + self._decode_part + rows * self._decode_row
-        return ((self._graph if graph else self._eager) + self._layers * layer) * self._scatter(), level
+        if not self._noise:
+            self._draw_noise()
+        return ((self._graph if graph else self._eager) + self._layers * layer) * (self._noise.pop() * self.stretch), level
 
     def step(
         self, tokens: Sequence[int], total: int, pairs: Sequence[int], extending: Sequence[int], *, graph: bool
@@ -155,12 +167,12 @@ class Cards:
             copies, level = self._experts.draw(total)
             return self._roofline.step(works, copies, self._states) * self._scatter(), level
         prefill = bool(extending)
-        rows, level = self._experts.hottest(total, prefill=prefill)
+        rows, level = self._experts.prefill(total) if prefill else self._experts.decode(total)
         part, per_row = (self._prefill_part, self._prefill_row) if prefill else (self._decode_part, self._decode_row)
         layer = self._attention(tokens, pairs, extending) + part + rows * per_row
         return ((self._graph if graph else self._eager) + self._layers * layer) * self._scatter(), level
 
-    def copies(self, tokens: int) -> list[list[float]]:
+    def copies(self, tokens: int) -> Array:
         """Copies per sampled layer and card of the last step, which had so many tokens over all ranks."""
         return self._experts.copies(tokens)
 
@@ -189,5 +201,8 @@ class Cards:
 
     def _scatter(self) -> float:
         if not self._noise:
-            self._noise = (1 + self._chances.normal(0, NOISE, _DRAWS)).tolist()
+            self._draw_noise()
         return self._noise.pop() * self.stretch
+
+    def _draw_noise(self) -> None:
+        self._noise = (1 + self._chances.normal(0, NOISE, _DRAWS)).tolist()

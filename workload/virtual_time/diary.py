@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from workload.virtual_time.hosts import HostTimes
+from workload.virtual_time.hosts import Array, HostTimes
 
 BLOCK = 512  # loops that are drawn, and later added up, together
 
@@ -53,7 +53,7 @@ class Diary:
         default_factory=list
     )  # (at, seconds): first tokens that clients got, and how long they waited
     lost: list[tuple[int, int, int]] = field(default_factory=list)  # (row, rank, tokens): made for requests that were aborted meanwhile
-    dispatched: list[tuple[int, list[list[float]]]] = field(default_factory=list)  # (row, copies)
+    dispatched: list[tuple[int, Array]] = field(default_factory=list)  # (row, copies by layer and card)
     published: list[Published] = field(default_factory=list)
     retracted: list[tuple[int, int, int, int, int]] = field(default_factory=list)  # (row, rank, requests, input, output tokens)
     idle: list[tuple[int, float]] = field(default_factory=list)  # (row, seconds) of sleep with nothing to run

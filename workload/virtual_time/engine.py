@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from operator import add
 
 import numpy as np
 
@@ -37,6 +38,7 @@ class Engine:
         self.held = 0.0  # seconds for which the front end keeps what the ranks tell
         self.cards = Cards(config)
         self.ranks = [Rank(config, r) for r in range(config.ranks)]
+        self._lanes = [rank.lane for rank in self.ranks]
         self._flags = config.engine
         self._flush = flush
         self._rng = np.random.default_rng(config.seed + 4)
@@ -85,8 +87,8 @@ class Engine:
                 self._coast(min(until, self._arrives))
             else:
                 self._iterate()
-                if self.heard:
-                    return min(self._base, until)
+            if self.heard:
+                return min(self._base, until)
         return until
 
     def close(self, now: float) -> None:
@@ -126,11 +128,10 @@ class Engine:
         self._turn_page()
 
     def _quiet(self) -> bool:
-        """Whether the next loop is a decode like the last one: nobody to be asked, nothing arrived, no result to be booked one by one."""
+        """Whether the next loop is a decode like the last one: nobody to be asked, nothing arrived."""
         return (
             self._loop < self._due
             and self._base < self._arrives
-            and not self._asked
             and not self._disturbed
             and self._flying is not None
             and self._total > 0
@@ -138,9 +139,14 @@ class Engine:
         )
 
     def _coast(self, until: float) -> None:
-        """`_iterate` for loops that are `_quiet`, up to the first one that begins at `until` or later, or needs more than counting."""
+        """`_iterate` for loops that are `_quiet`, up to the first one that begins at `until` or later, or needs more than counting.
+
+        Only the first of them may find results to be booked one by one: of the step in flight, which a scheduler may have made. If a
+        request ends with it, that loop is the last.
+        """
         assert self._flying is not None
         diary, rows, total, flying = self._diary, self._rows, self._total, self._flying
+        asked, self._asked = self._asked, []
         row = first = len(diary.base)
         last = min(BLOCK, row + self._due - self._loop)
         graph = self._graphs and self._widest <= self._flags.decode_graph_rows
@@ -148,7 +154,7 @@ class Engine:
             diary.base.append(self._base)
             diary.pairs.append(self._pairs)
             seconds, level = self.cards.decode(total, max(self._pairs), graph=graph)
-            self._pairs = [p + n for p, n in zip(self._pairs, rows, strict=True)]
+            self._pairs = list(map(add, self._pairs, rows))
             self._ready = self._base + diary.hosts.ready[row]
             self._result, free = flying, max(self._ready, flying)
             flying = free + seconds
@@ -158,6 +164,11 @@ class Engine:
             self._steps += 1
             if self._steps % DISPATCH_EVERY == 0:
                 diary.dispatched.append((row, self.cards.copies(total)))
+            if asked:
+                self._process(diary, row, asked, self._launched)
+                asked = []
+                if self.heard:
+                    last = row + 1
             if self._loop >= self._publishes:
                 self._publish_due(row)
             self._loop += 1
@@ -215,12 +226,11 @@ class Engine:
     def _schedule(self) -> tuple[list[int], list[int], list[int]]:
         """Tokens and pairs of every rank's batch, and who extends."""
         tokens, pairs = self._rows, self._pairs
-        after = [p + n for p, n in zip(pairs, tokens, strict=True)]
+        after = list(map(add, pairs, tokens))
         extending: list[int] = []
         if self._loop >= self._due:
             tokens, pairs, rows = tokens.copy(), pairs.copy(), tokens.copy()
-            for rank in self.ranks:
-                lane = rank.lane
+            for rank, lane in zip(self.ranks, self._lanes, strict=True):
                 if lane.due <= self._loop:
                     lane.catch_up(self._loop)
                     r, batch = rank.number, lane.ask(self._loop)
@@ -232,7 +242,7 @@ class Engine:
                         self._asked.append((rank, batch))
                         if batch.extends:
                             extending.append(r)
-            self._due = min([rank.lane.due for rank in self.ranks])
+            self._due = min([lane.due for lane in self._lanes])
             self._rows, self._total, self._widest = rows, sum(rows), max(rows)
         self._pairs = after
         return tokens, pairs, extending

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import selectors
 from collections.abc import Callable
+from contextvars import Context
+from typing import TypeVarTuple
 
 import msgspec
 
@@ -17,6 +19,8 @@ from workload.steering import steering
 from workload.traffic import Shape
 from workload.virtual_time.engine import Engine
 from workload.wire import Abort, CardOrder, DeskOrder, Pin, Submit, Unpin
+
+Ts = TypeVarTuple("Ts")
 
 
 class _Flight(msgspec.Struct, frozen=True):
@@ -105,14 +109,18 @@ class _Selector(selectors.SelectSelector):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
+        self.until = 0.0  # the engine may run no further: something else is to be done then
         self.engine: Engine | None = None
         self.frontend: Frontend | None = None
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if self.engine is not None and self.frontend is not None and timeout:
-            self.now = max(self.now, self.engine.run(self.now + timeout))
-            if self.engine.heard:
-                self.frontend.hear()
+            self.until = self.now + timeout
+            # an end of a request only sets timers as a rule: then the engine goes on, without a turn of the event loop
+            while self.now < self.until:
+                self.now = max(self.now, self.engine.run(self.until))
+                if self.engine.heard:
+                    self.frontend.hear()
         return []
 
 
@@ -126,6 +134,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Seconds since the start of the simulation."""
         return self._virtual.now
+
+    def call_at(self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> asyncio.TimerHandle:
+        """As any loop's, and the engine stops for it."""
+        self._virtual.until = min(self._virtual.until, when)
+        return super().call_at(when, callback, *args, context=context)
+
+    def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> asyncio.Handle:
+        """As any loop's, and the engine stops for it."""
+        self._virtual.until = self._virtual.now
+        return super().call_soon(callback, *args, context=context)
 
     def play(self, engine: Engine, frontend: Frontend) -> None:
         """Lets the engine run from now on whenever the tasks of this loop wait."""

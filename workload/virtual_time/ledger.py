@@ -86,7 +86,7 @@ class Ledger:
         self._bounds = [
             np.array([at for name, at in self._places.items() if name.startswith(f"{family}_bucket")]) for family in _HISTOGRAMS
         ]
-        self._maps = [_map(self._places, layer, n) for layer in SAMPLED_LAYERS]
+        self._maps = np.array([_map(self._places, layer, n) for layer in SAMPLED_LAYERS])
         bounds = [found for name, found in self._places.items() if name.startswith(f"{FIRST_TOKEN.name}_bucket")]
         self._first_bounds = np.concatenate(bounds)
         self._answered: list[tuple[float, float]] = []  # first tokens that no scrape has seen
@@ -103,6 +103,10 @@ class Ledger:
     def add(self, diary: Diary, until: float, next_begin: Array) -> None:
         """Takes a block whose last loop ends at `until`; `next_begin`: how much later each rank begins the next one."""
         self._answered += diary.answered
+        if not self._snapshots:  # those of the start, which stay if no loop ever ends
+            self._snapshots = [
+                Snapshot(first, 0.0, tuple(self._moments[:, first.rank].tolist())) for first in diary.published[: self._ranks]
+            ]
         if diary.base:
             ends = np.array([*diary.base[1:], until])
             new = Launched.of(diary)
@@ -188,9 +192,10 @@ class Ledger:
         """The heat maps of the experts that were sent in these loops."""
         found = [copies for row, copies in diary.dispatched if rows.start <= row < rows.stop]
         if found:
-            for places, sent in zip(self._maps, np.maximum(np.round(found), 0).sum(axis=0), strict=True):
-                upwards = sent.cumsum()
-                self.values[places] += [*upwards, upwards[-1], upwards[-1], sent @ np.arange(self._ranks)]
+            sent = np.maximum(np.round(np.array(found)), 0).sum(axis=0)
+            upwards = sent.cumsum(axis=1)
+            count = upwards[:, -1:]
+            self.values[self._maps] += np.concatenate((upwards, count, count, sent @ np.arange(self._ranks)[:, None]), axis=1)
 
     def _publish(self, diary: Diary, until: float, ends: Array, both: Launched, book: dict[str, Array]) -> None:
         """Completes the snapshots, and shows at each scrape the last one of every rank."""
@@ -203,7 +208,7 @@ class Ledger:
             return Snapshot(known, values[bisect_right(rows, known.row)], tuple(moments[:, known.row, known.rank].tolist()))
 
         published = diary.published
-        shown = self._snapshots or [complete(first) for first in published[: self._ranks]]
+        shown = self._snapshots
         given = 0
         for at in [*self._loads_due.due(min(until, self._duration)), math.inf]:
             fresh: dict[int, Published] = {}  # only what is shown is completed: about one snapshot in three

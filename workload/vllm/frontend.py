@@ -12,6 +12,7 @@ import uvicorn
 
 from workload.config import ClusterConfig
 from workload.crowd import Crowd
+from workload.face.generation import add_completions
 from workload.face.vllm import VllmMetrics
 from workload.face.vllm_app import create_app
 from workload.frontend import Pinned, Server
@@ -36,6 +37,7 @@ async def serve(config: ClusterConfig, flags: VllmFlags, control: socket.socket,
     dispatcher = VllmDispatcher(config, flags, metrics)
     listener = socket.create_server(("127.0.0.1", config.port))
     app = create_app(version=VERSION, page=metrics.page)
+    add_completions(app, dispatcher, config.ranks, config.limits.kv_tokens)
     server = Server(uvicorn.Config(app, log_level="warning", access_log=False))
     pinned = Pinned(dispatcher, config.seed)
 
