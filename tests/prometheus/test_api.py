@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 import httpx
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.errors import ConfigError
@@ -228,6 +228,7 @@ def test_matchers_that_are_none(text: str) -> None:
         matchers.parse(text)
 
 
+@settings(deadline=None)  # speed is not what is tested
 @given(st.lists(st.tuples(st.sampled_from(["a", "job"]), st.sampled_from(["=", "!=", "=~", "!~"]), st.text()), min_size=1, max_size=3))
 def test_matchers_round_trip(parts: list[tuple[str, str, str]]) -> None:
     """Whatever a value holds, it is quoted and read as itself."""
@@ -235,6 +236,7 @@ def test_matchers_round_trip(parts: list[tuple[str, str, str]]) -> None:
     assert matchers.parse(matchers.selector(made)) == made
 
 
+@settings(deadline=None)  # speed is not what is tested
 @given(st.lists(st.tuples(st.floats(0, 4e9), st.floats()), max_size=30))
 def test_samples_are_what_json_and_float_say(pairs: list[tuple[float, float]]) -> None:
     """The flat reading of numbers is that of the standard library; what is no number is infinity."""
@@ -254,6 +256,7 @@ def test_samples_are_what_json_and_float_say(pairs: list[tuple[float, float]]) -
     assert series.values.tolist() == [v if np.isfinite(v) else np.inf for _, v in pairs]
 
 
+@settings(deadline=None)  # speed is not what is tested
 @given(st.binary(max_size=60))
 def test_any_body_is_an_error_or_an_answer(body: bytes) -> None:
     """Whatever a proxy sends, nothing but PrometheusError comes out."""
