@@ -48,6 +48,12 @@ SERVERS = {
         re.compile(r'msg="Listening on" address=(127\.0\.0\.1:[1-9]\d*)'),
     ),
     "promtool": Kind("prometheus", "usr/bin/promtool", ("promtool",), re.compile("$^")),  # no server, but it comes with one
+    "victoria-metrics": Kind(
+        "victoria-metrics",
+        "usr/bin/victoria-metrics",
+        ("victoria-metrics", "victoria-metrics-prod"),
+        re.compile(r"starting http server at http://(127\.0\.0\.1:[1-9]\d*)/"),
+    ),
 }
 """By the name that a test asks for. Another server is one more line."""
 

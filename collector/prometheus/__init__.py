@@ -1,0 +1,1 @@
+"""The same windows out of Prometheus, or anything that speaks its HTTP API."""
