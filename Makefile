@@ -14,7 +14,7 @@ demo: $(VENV)/.installed ## start an engine without a model, break it in three w
 	@$(BIN)/slowrank demo
 
 dev: $(VENV)/.installed ## a workload, slowrank, Prometheus and Alertmanager on this machine, without Docker
-	@$(BIN)/python deploy/dev.py
+	@$(BIN)/python deploy/dev.py $(WORKLOAD)
 
 test: $(VENV)/.installed-dev ## run all tests
 	$(BIN)/python -m pytest

@@ -1,118 +1,155 @@
-"""How long an hour of many ranks takes to be read back out of Prometheus, and what it asks for.
+"""What it takes to read an hour of many ranks back out of a real Prometheus.
 
-    python -m benchmarks.prometheus_read --prometheus PATH --promtool PATH [--ranks 512] [--every 15] [--steps]
+    python benchmarks/prometheus_read.py [--ranks 512] [--every 15] [--binaries FOLDER]
 
-Goal: 512 ranks at 15 s in at most 3 s and 500 MB until everything lies in memory as series; the windows are timed apart. `--steps` asks by
-query_range too, for the comparison of decision 0019.
+Nodes of eight ranks, eight nodes an engine, with the series of SGLang 0.5.23 that a diagnosis reads, /v1/loads as Prometheus text among
+them. The hour is written as blocks by promtool, so nothing is waited for. Prometheus and promtool are taken from PATH, or from the folder
+of --binaries. Wall time and peak memory are of a process that only reads; the least of three rounds counts, as other work only adds.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 import resource
 import shutil
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
-import numpy as np
+from collector.prometheus.api import Api, Server
+from collector.prometheus.queries import QUERIES
+from collector.prometheus.read import Scope, read
 
-from benchmarks.servers import prometheus
-from collector.engines import sglang_metrics
-from collector.prometheus.client import Client, Server
-from collector.prometheus.read import Past, fetch, windows
-
-START = 1_767_225_600
-HOUR_S = 3600
-NODE_RANKS = 8
+START = 1_767_225_600.0
+HOUR = 3600.0
+NODE = 8  # ranks
+NODES = 8  # of one engine
+STAGES = ("recv_requests", "process_input_requests", "get_next_batch_to_run", "run_batch", "process_queue", "sanity_check_cache", "other")
+ROUNDS = 3
 
 
-def lines(ranks: int, every: int, seed: int = 1) -> Iterator[str]:
-    """An hour of the counters that SGLang shows per rank with its metrics and DP attention switched on, of engines of eight ranks."""
-    rng = np.random.default_rng(seed)
-    at = np.arange(START, START + HOUR_S + 1, every)
-    stages = ("recv_requests", "process_input_requests", "get_next_batch_to_run", "run_batch", "process_batch_result", "other", "idle")
-    shown = {
-        "scheduler_process_cpu_seconds_total": [""],
-        "scheduler_stage_seconds_total": [f'category="{stage}",forward_overlap="none",' for stage in stages],
-        "dp_attention_tokens_total": ['kind="scheduled",', 'kind="imbalance",'],
-        "dp_attention_pairs_total": ['kind="scheduled",', 'kind="imbalance",'],
-        "dp_attention_steps_total": ['rank_state="active",', 'rank_state="idle",'],
-        "dp_attention_sync_wait_seconds_sum": [""],
-        "dp_attention_sync_wait_seconds_count": [""],
-        "cuda_graph_passes_total": [f'mode="{mode}",' for mode in ("decode_cuda_graph", "decode_none", "prefill_none")],
-        "realtime_tokens_total": [f'mode="{mode}",' for mode in ("prefill_compute", "prefill_cache", "decode")],
-        "forward_execution_seconds_total": [f'category="{category}",' for category in ("decode", "extend")],
-        "num_retracted_requests_total": [""],
-    }
-    for name, parts in sorted(shown.items()):
-        family = sglang_metrics.PREFIXES[0] + name
-        yield f"# TYPE {family} unknown\n"
-        for rank in range(ranks):
-            node, own = divmod(rank, NODE_RANKS)
-            place = (
-                f'instance="10.0.{node // 250}.{node % 250}:30000",job="sglang",dp_rank="{own}",tp_rank="{own}",pp_rank="0",model_name="m"'
-            )
-            for part in parts:
-                values = np.cumsum(rng.random(len(at)) * every).tolist()
-                series = f"{family}{{{part}{place}}}"
-                for moment, value in zip(at.tolist(), values, strict=True):
-                    yield f"{series} {value!r} {moment}\n"
-    yield "# EOF\n"
+def series(rank: int) -> list[tuple[str, str, float]]:
+    """(name, labels of its own, growth a second; 0 for a gauge) of one rank, as a page of SGLang 0.5.23 has them."""
+    both = [("full", 1.0), ("none", 0.5), ("partial", 0.25)]
+    found = [
+        ("sglang:dp_attention_tokens_total", 'kind="scheduled"', 400.0),
+        ("sglang:dp_attention_pairs_total", 'kind="scheduled"', 1.5e6),
+        ("sglang:dp_attention_pairs_total", 'kind="imbalance"', 2e5),
+        ("sglang:dp_attention_steps_total", 'rank_state="active"', 30.0),
+        ("sglang:dp_attention_steps_total", 'rank_state="idle"', 0.1),
+        ("sglang:dp_attention_sync_wait_seconds_sum", "", 0.11),
+        ("sglang:scheduler_process_cpu_seconds_total", "", 0.8),
+        ("sglang:forward_execution_seconds_total", 'category="decode"', 0.6),
+        ("sglang:forward_execution_seconds_total", 'category="extend"', 0.2),
+        ("sglang:num_retracted_requests_total", "", 0.01),
+        *[("sglang:cuda_graph_passes_total", f'mode="{m}"', 10.0) for m in ("decode_cuda_graph", "decode_none", "prefill_none")],
+        *[("sglang:realtime_tokens_total", f'mode="{m}"', 100.0) for m in ("prefill_compute", "prefill_cache", "decode")],
+        *[
+            ("sglang:scheduler_stage_seconds_total", f'category="{stage}",forward_overlap="{overlap}"', 0.013 * growth)
+            for stage in STAGES
+            for overlap, growth in both[: 2 if stage != "recv_requests" else 3]
+        ],
+    ]
+    process = f'dp_rank="{rank}",tp_rank="{rank}",pp_rank="0",moe_ep_rank="{rank}",engine_type="unified",model_name="glm-5"'
+    return [(name, f"{process},{own}" if own else process, growth) for name, own, growth in found]
+
+
+def loads(rank: int) -> list[tuple[str, str, float]]:
+    """The same of /v1/loads."""
+    grow = {"total_prefill_uncached_tokens": 900.0, "total_prefill_busy_us": 1.2e5, "timestamp": 1.0}
+    names = [name for query in QUERIES if query.name == "loads" for name in query.names if "spec_" not in name]
+    return [(name, f'dp_rank="{rank}"', grow.get(name.removeprefix("sglang_"), 0.0)) for name in names]
+
+
+def samples(ranks: int, every: float) -> Iterator[str]:
+    """OpenMetrics lines of an hour, metric by metric."""
+    moments = [START + every * i for i in range(int(HOUR / every) + 1)]
+    for rank in range(ranks):
+        engine, place = divmod(rank, NODE * NODES)
+        node, first = f"e{engine}-n{place // NODE}:30000", f"e{engine}-n0:30000"
+        where = f'job="sglang",cluster="e{engine}"'
+        told = [*((s, node) for s in series(place)), *((s, first) for s in loads(place))]
+        for (name, own, growth), instance in told:
+            begin = 1234.567 + rank
+            for i, at in enumerate(moments):
+                grown = growth * (at - START + every * ((i * 7919 + rank) % 13) / 14)  # uneven, never falling
+                value = at if name == "sglang_timestamp" else begin + (grown if growth else (i * 31 + rank) % 17)
+                yield f'{name}{{instance="{instance}",{where},{own}}} {value!r} {at:.3f}\n'
+
+
+@contextmanager
+def prometheus(folder: Path, binaries: Path | None, ranks: int, every: float) -> Iterator[str]:
+    """A server with the hour in it."""
+    text, data, config = folder / "hour.om", folder / "data", folder / "prometheus.yml"
+    with text.open("w") as out:
+        out.writelines(samples(ranks, every))
+        out.write("# EOF\n")
+    config.write_text("global: {}\n")
+    command = [_binary("promtool", binaries), "tsdb", "create-blocks-from", "openmetrics", str(text), str(data)]
+    subprocess.run(command, check=True, capture_output=True)
+    text.unlink()
+    log = folder / "log"
+    options = [f"--config.file={config}", f"--storage.tsdb.path={data}", "--storage.tsdb.retention.time=100y"]
+    with log.open("wb") as out_log:
+        server = subprocess.Popen(
+            [_binary("prometheus", binaries), *options, "--web.listen-address=127.0.0.1:0"], stdout=out_log, stderr=out_log
+        )
+    try:
+        for _ in range(600):
+            if found := re.search(r'Listening on" address=(127\.0\.0\.1:[1-9]\d*)', log.read_text(errors="replace")):
+                break
+            time.sleep(0.1)
+        else:
+            raise SystemExit(log.read_text(errors="replace")[-2000:])
+        yield f"http://{found[1]}"
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def _binary(name: str, folder: Path | None) -> str:
+    found = str(folder / name) if folder else shutil.which(name)
+    if not found:
+        raise SystemExit(f"no {name} on PATH; name its folder with --binaries")
+    return found
+
+
+async def once(url: str) -> None:
+    """Read the hour, and say what it took."""
+    async with Api(Server(url)) as api:
+        began, cpu = time.perf_counter(), time.process_time()
+        answer = await read(api, Scope(START, START + HOUR))
+        took, cpu = time.perf_counter() - began, time.process_time() - cpu
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    ranks = sum(len(window.ranks) for window in answer.windows)
+    cells = sum(len(window.edges) - 1 for window in answer.windows)
+    print(f"{took:.2f} {cpu:.2f} {peak:.0f} {api.queries} {api.samples} {len(answer.windows)} {ranks} {cells}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--prometheus", default=shutil.which("prometheus") or "prometheus")
-    parser.add_argument("--promtool", default=shutil.which("promtool") or "promtool")
-    parser.add_argument("--ranks", type=int, default=512)
-    parser.add_argument("--every", type=int, default=15)
-    parser.add_argument("--steps", action="store_true")
-    options = parser.parse_args()
-    start, end = START * 1000, (START + HOUR_S) * 1000
-    with prometheus(options.prometheus, options.promtool, lines(options.ranks, options.every)) as url:
-        before = _resident()
-        began, cpu = time.perf_counter(), time.process_time()
-
-        async def ask() -> Past:
-            async with Client(Server(url)) as client:
-                return await fetch(client, start, end)
-
-        past = asyncio.run(ask())
-        took, used = time.perf_counter() - began, time.process_time() - cpu
-        print(f"{options.ranks} ranks, one hour at {options.every} s: {past.queries} queries, {past.samples:,} samples")
-        print(f"read: {took:.2f} s ({used:.2f} s of them CPU here); memory {before:.0f} -> {_resident():.0f} MB at most", flush=True)
-        began, cpu = time.perf_counter(), time.process_time()
-        found = windows(past, start, end)
-        took, used = time.perf_counter() - began, time.process_time() - cpu
-        print(f"windows of {len(found)} engines: {took:.2f} s ({used:.2f} s of them CPU); memory {_resident():.0f} MB at most", flush=True)
-        assert sum(len(window.ranks) for window in found) == options.ranks
-        assert min(window.edges[-1] - window.edges[0] for window in found) == HOUR_S
-        if options.steps:
-            _by_steps(url, options.every)
-
-
-def _by_steps(url: str, every: int) -> None:
-    """The same hour by query_range, summed by rank on the server: what raw samples are compared with."""
-    import httpx
-
-    from collector.prometheus.answer import read
-    from collector.prometheus.queries import QUERIES, SGLANG
-
-    count, began = 0, time.perf_counter()
-    with httpx.Client(timeout=60.0) as client:
-        for query in QUERIES:
-            if query.kind == SGLANG:
-                labels = "instance, dp_rank, category, kind, mode, rank_state"
-                form = {"query": f"sum by ({labels}) (rate({query.selector('')}[{4 * every}s]))", "step": f"{every}s"}
-                reply = client.post(f"{url}/api/v1/query_range", data={**form, "start": str(START), "end": str(START + HOUR_S)})
-                count += sum(len(series.times) for series in read(url, reply.raise_for_status().content).series)
-    print(f"query_range of rates at the same step: {time.perf_counter() - began:.2f} s, {count:,} points")
-
-
-def _resident() -> float:
-    """Most memory that this process ever held, MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--ranks", type=int, default=512)
+    arguments.add_argument("--every", type=float, default=15.0, help="scrape interval, seconds")
+    arguments.add_argument("--binaries", type=Path)
+    arguments.add_argument("--url", help=argparse.SUPPRESS)
+    given = arguments.parse_args()
+    if given.url:
+        asyncio.run(once(given.url))
+        return
+    with tempfile.TemporaryDirectory() as name, prometheus(Path(name), given.binaries, given.ranks, given.every) as url:
+        command = [sys.executable, __file__, "--url", url]
+        rounds = [subprocess.run(command, check=True, capture_output=True, text=True).stdout.split() for _ in range(ROUNDS)]
+    took, cpu, peak, queries, count, engines, ranks, cells = min(rounds, key=lambda r: float(r[0]))
+    print(
+        f"{ranks} ranks of {engines} engines, an hour at {given.every:g} s ({cells} intervals in all): {queries} queries, {count} samples"
+    )
+    print(f"wall {took} s, CPU of the reader {cpu} s, peak memory {peak} MB; rounds: {', '.join(r[0] for r in rounds)} s")
 
 
 if __name__ == "__main__":

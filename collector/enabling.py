@@ -10,8 +10,8 @@ from collector.signals import CATALOGUE
 
 _STATS = "start vLLM without --disable-log-stats"
 _PROBE = (
-    "read the workers' processes and cards on their nodes (procfs, dcgm-exporter), or send one long prompt at a time to each rank (header"
-    " X-data-parallel-rank) and compare: vLLM measures no wait between ranks"
+    "read the workers' processes and cards on their nodes (procfs, dcgm-exporter), or let slowrank probe pin one long prompt"
+    " to each rank in turn: vLLM measures no wait between ranks"
 )
 _BALANCE = (
     "read the log of EP rank 0: with --enable-eplb and log_balancedness in --eplb-config it holds the group's balancedness, and vLLM"

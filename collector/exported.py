@@ -62,21 +62,6 @@ def _family(name: str, kind: Kind, about: str, *labels: str) -> str:
     return name
 
 
-ENGINE = _family(
-    "slowrank_engine_info",
-    Kind.GAUGE,
-    "1; what an engine is",
-    "engine",
-    "target",
-    "kind",
-    "role",
-    "model",
-    "version",
-    "accelerator",
-    "clock",
-)
-EXPECTED_RANKS = _family("slowrank_engine_expected_ranks", Kind.GAUGE, "DP ranks that an engine says it has", "engine")
-KV_BYTES = _family("slowrank_engine_kv_bytes_per_token", Kind.GAUGE, "KV cache of one token on one rank, all layers", "engine")
 STEP_SECONDS = _family("slowrank_step_seconds", Kind.GAUGE, "Step time of the group in the last window", "engine")
 WAIT = _family("slowrank_wait_per_step_seconds", Kind.GAUGE, "Wait of a rank in the host exchanges of a step", "engine", "rank")
 LATENESS = _family("slowrank_lateness_seconds", Kind.GAUGE, "How late a rank is at the host exchange of a step", "engine", "rank")

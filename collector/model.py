@@ -24,6 +24,7 @@ class Source(Enum):
     VLLM_METRICS = "vllm-metrics"  # GET /metrics, and what is there is vLLM's
     SGLANG_LOG = "sglang-log"  # lines of the schedulers' log
     VLLM_LOG = "vllm-log"  # lines of the front end's log
+    SLOWRANK_METRICS = "slowrank-metrics"  # what slowrank itself exported, kept by a history server
     DCGM = "dcgm"  # a page of dcgm-exporter
     NVML = "nvml"  # what this node's NVIDIA driver says, as JSON of our own (collector/hardware/nvml.py)
     PROCFS = "procfs"  # what this node's /proc says of the rank processes, as JSON of our own (collector/hardware/procfs.py)
@@ -99,6 +100,27 @@ class Reading:
     arrived: float
     times: Mapping[int, float] = field(default_factory=dict)
     values: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    facts: Facts = field(default_factory=Facts)
+    problems: tuple[Problem, ...] = ()
+    speakers: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Many readings of one source of one node at once, as a history server gives them back: n pages, oldest first, of R ranks.
+
+    `values[signal]` is (n, R) and `whole[signal]`, of engine-wide signals, (n,); NaN where that page does not hold it. `times` is (n, R) as
+    in a Reading, NaN where the rank is not on the page.
+    """
+
+    engine: str
+    node: str
+    source: Source
+    arrived: FloatArray  # (n,) unix seconds, ascending
+    ranks: tuple[int, ...]
+    times: FloatArray
+    values: Mapping[str, FloatArray]
+    whole: Mapping[str, FloatArray] = field(default_factory=dict)
     facts: Facts = field(default_factory=Facts)
     problems: tuple[Problem, ...] = ()
     speakers: Mapping[int, int] = field(default_factory=dict)

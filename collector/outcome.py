@@ -81,12 +81,13 @@ def of_encoding(url: str, encoding: str) -> str:
     return f"{url}: sent with Content-Encoding {encoding[:40]!r}, which was not asked for; switch compression off at the proxy"
 
 
-def of_failure(url: str, error: Exception) -> str:
-    """The error of a request that got no complete reply. Names the kind of failure, never what the library says: that may hold headers."""
+def of_failure(url: str, error: Exception, who: str = "engine") -> str:
+    """The error of a request that got no complete reply. Names the kind of failure, never what the library says: that may hold headers.
+    `who` was asked."""
     if isinstance(error, httpx.ConnectError):
-        return f"{url}: {_connecting(error)}"
+        return f"{url}: {_connecting(error).format(who=who)}"
     if isinstance(error, httpx.NetworkError | httpx.ProtocolError):
-        return f"{url}: the connection broke before the reply was complete; {_LOG}, it may be restarting"
+        return f"{url}: the connection broke before the reply was complete; look at the {who}'s log, it may be restarting"
     return f"{url}: no usable reply ({type(error).__name__}); check the target"
 
 
@@ -101,7 +102,7 @@ def _connecting(error: BaseException) -> str:
 _CAUSES: tuple[tuple[type[OSError], str], ...] = (
     (ssl.SSLError, "TLS failed; use http:// for a plain port, and SSL_CERT_FILE for a certificate of your own"),
     (socket.gaierror, "no such host; check the name"),
-    (ConnectionRefusedError, "nothing listens there; is the engine up, and is this its port?"),
+    (ConnectionRefusedError, "nothing listens there; is the {who} up, and is this its port?"),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +65,56 @@ class Ring:
                 table[row] = np.where(here, seen, np.nan)
         return tuple(rank for rank, k in self.columns.items() if fallen[k])
 
+    def extend(
+        self, arrived: FloatArray, ranks: Sequence[int], times: FloatArray, values: Mapping[str, FloatArray]
+    ) -> list[tuple[float, int]]:
+        """Append n pages, oldest first, with the result of as many `add`; (arrival, rank) where a counter fell. `times` and the values are
+        (n, R) in the order of `ranks`; no column for a rank without any time."""
+        seen = [name for name, found in values.items() if np.isfinite(found[np.isfinite(times)]).any()]
+        sampled = [bool(np.isfinite(column).any()) for column in times.T]
+        self._admit({rank: 0.0 for rank, some in zip(ranks, sampled, strict=True) if some}, seen)
+        here = [k for k, some in enumerate(sampled) if some]
+        columns = [self.columns[ranks[k]] for k in here]
+        rows = (self._count + np.arange(len(arrived))) % self._rows
+        self._count += len(arrived)
+        self._arrived[rows] = arrived
+
+        def spread(found: FloatArray | None) -> FloatArray:
+            out = np.full((len(arrived), len(self.columns)), np.nan)
+            if found is not None:
+                out[:, columns] = found[:, here]
+            return out
+
+        time: FloatArray = np.minimum(spread(times), arrived[:, None])
+        news = np.zeros(time.shape, dtype=bool)
+        for row in range(len(time)):
+            at = time[row]
+            news[row] = at >= self._newest + MIN_ADVANCE_S  # NaN is not
+            self._newest[news[row]] = at[news[row]]
+        present = np.isfinite(time)
+        self._lag[rows] = np.where(news, arrived[:, None] - time, np.where(present, _SAME, np.nan))
+        fallen = np.zeros(time.shape, dtype=bool)
+        for signal, table in self._values.items():
+            found = spread(values.get(signal))
+            if signal in self._raw:
+                table[rows], fell = self._all_corrected(signal, np.where(news, found, np.nan))
+                fallen |= fell
+            else:
+                table[rows] = np.where(present, found, np.nan)
+        names = {k: rank for rank, k in self.columns.items()}
+        return [(float(arrived[row]), names[int(k)]) for row, k in zip(*np.nonzero(fallen), strict=True)]
+
+    def _all_corrected(self, signal: str, seen: FloatArray) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+        """`_corrected` of (n, R) values, row after row; at once where no counter falls, as nearly always."""
+        raw = self._raw[signal]
+        highest = np.fmax.accumulate(np.vstack([raw, seen]), axis=0)
+        known = np.isfinite(seen)
+        if not (seen < highest[:-1] * (1 - NOISE)).any():
+            raw[:] = highest[-1]
+            return np.where(known, highest[1:] + self._carry[signal], np.nan), np.zeros(seen.shape, dtype=bool)
+        rows = [self._corrected(signal, row) for row in seen]
+        return np.stack([values for values, _ in rows]), np.stack([fell for _, fell in rows])
+
     def _corrected(self, signal: str, seen: FloatArray) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
         """Counter values as if never reset, and where one was: as Prometheus counts, a value after a reset counts from zero."""
         raw, carry = self._raw[signal], self._carry[signal]
@@ -75,7 +125,7 @@ class Ring:
         raw[known] = held[known]
         return np.where(known, held + carry, np.nan), fell
 
-    def _admit(self, times: Mapping[int, float], values: Mapping[str, Mapping[int, float]]) -> None:
+    def _admit(self, times: Mapping[int, float], values: Iterable[str]) -> None:
         new = [rank for rank in times if rank not in self.columns]
         if new:
             self.columns.update({rank: len(self.columns) + k for k, rank in enumerate(new)})

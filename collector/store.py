@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from collector import grid
 from collector.engines.limits import name_ranks
-from collector.model import Engine, Facts, FloatArray, Problem, Reading, Source, Window
+from collector.model import Block, Engine, Facts, FloatArray, Problem, Reading, Source, Window
 from collector.ring import Ring, is_counter
 from collector.signals import CATALOGUE, Scope
 
@@ -57,10 +57,7 @@ class Store:
 
     def feed(self, reading: Reading) -> bool:
         """Take one reading; False, and nothing happens, when it is not newer than the last one of its node and source."""
-        key = (reading.source, reading.node)
-        track = self._tracks.get(key)
-        if track is None:
-            track = self._tracks[key] = _Track(reading.source, reading.node, Ring(self._rows), Ring(self._rows))
+        track = self._track(reading.source, reading.node)
         if not reading.arrived > track.newest:
             return False
         track.newest = reading.arrived
@@ -75,6 +72,32 @@ class Store:
             track.engine.add(reading.arrived, {-1: reading.times[-1]} if whole else {}, whole)
         self._restarts.extend((reading.arrived, rank, reading.source) for rank in fallen)
         return True
+
+    def feed_block(self, block: Block) -> None:
+        """Take many readings at once, with the result of feeding them one by one."""
+        track = self._track(block.source, block.node)
+        after = block.arrived > track.newest
+        if not after.any():
+            return
+        arrived = block.arrived[after]
+        track.newest = float(arrived[-1])
+        track.problems = block.problems
+        track.speakers.update(block.speakers)
+        self._facts = self._facts.merged(block.facts)
+        fallen = track.ranks.extend(arrived, block.ranks, block.times[after], {name: found[after] for name, found in block.values.items()})
+        whole = {name: found[after, None] for name, found in block.whole.items()}
+        known = np.isfinite(np.hstack(list(whole.values()))).any(axis=1) if whole else np.zeros(len(arrived), dtype=bool)
+        if known.any() or track.engine.columns:
+            first = 0 if track.engine.columns else int(known.argmax())
+            times = np.where(known, arrived, np.nan)[first:, None]
+            track.engine.extend(arrived[first:], (-1,), times, {name: found[first:] for name, found in whole.items()})
+        self._restarts.extend((when, rank, block.source) for when, rank in fallen)
+
+    def _track(self, source: Source, node: str) -> _Track:
+        found = self._tracks.get((source, node))
+        if found is None:
+            found = self._tracks[source, node] = _Track(source, node, Ring(self._rows), Ring(self._rows))
+        return found
 
     @property
     def newest(self) -> float | None:

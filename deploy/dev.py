@@ -1,5 +1,6 @@
 """`make dev`: what docker-compose.yml starts, as processes of this machine: a workload, slowrank, Prometheus and Alertmanager on loopback.
 
+Arguments go to the workload: `python deploy/dev.py --fault host_cpu_starved:rank=5,onset=60`, or make dev WORKLOAD="--fault ...".
 Prometheus and Alertmanager are those on PATH, else Debian's packages, unpacked into .dev/ and not installed. There is no Grafana among
 Debian's packages: give one of your own http://127.0.0.1:9090 and the dashboards in dashboards/generated.
 """
@@ -51,7 +52,7 @@ def main() -> int:
     shutil.copy(ROOT / "dashboards" / "generated" / "slowrank.rules.yaml", data / "rules")
     slowrank = [sys.executable, "-P", "-m", "slowrank"]
     commands: dict[str, Sequence[str | Path]] = {
-        "workload": [*slowrank, "workload", "run", "--port", "30000", "--for", "24h"],
+        "workload": [*slowrank, "workload", "run", "--port", "30000", "--for", "24h", *sys.argv[1:]],
         "slowrank": ["env", f"SLOWRANK_SERVICE__INCIDENTS={data / 'slowrank.db'}", *slowrank, "serve", "--config", FILES / "slowrank.toml"],
         "prometheus": [
             prometheus,

@@ -8,6 +8,11 @@ from collector.model import FloatArray, Window
 from diagnose.lockstep import BLOCK_S
 
 
+def count(window: Window, seconds: float = BLOCK_S) -> int:
+    """Blocks of at least `seconds` in a window, at least one and at most its intervals."""
+    return max(1, min(int((window.end - window.start) // seconds), len(window.edges) - 1))
+
+
 def means(window: Window, signal: str, seconds: float = BLOCK_S) -> FloatArray:
     """(R, B) a signal's mean in each of the B blocks of at least `seconds`; NaN where nothing was observed in a block.
 
@@ -15,10 +20,10 @@ def means(window: Window, signal: str, seconds: float = BLOCK_S) -> FloatArray:
     """
     values = window.get(signal)
     columns = values.shape[1]
-    count = max(1, min(int((window.end - window.start) // seconds), columns))
+    parts = count(window, seconds)
     if not columns:
         return np.full((len(values), 1), np.nan)
-    starts = np.linspace(0, columns, count, endpoint=False).astype(np.intp)
+    starts = np.linspace(0, columns, parts, endpoint=False).astype(np.intp)
     seen = np.isfinite(values)
     held = np.add.reduceat(seen, starts, axis=1, dtype=np.int64)
     total = np.add.reduceat(np.where(seen, values, 0.0), starts, axis=1)

@@ -67,9 +67,9 @@ class Case:
         if self.prefills:
             upper = min(1.0, waited / self.step_time)
             return Share(upper / 2, 0.0, upper)
-        exposed = lockstep.host_exposed(self.window, self.step_time)
-        if exposed is not None:
-            lost = min(waited, exposed) / self.step_time
+        exposed, step = lockstep.host_exposed(self.window), lockstep.active_step(self.window)
+        if exposed is not None and step is not None:
+            lost = min(1.0, min(waited, exposed) / step)
             return Share(lost, lost, lost)
         upper = min(1.0, waited / self.step_time)
         before = lockstep.cadence(self.baseline) if self.baseline else None
@@ -88,14 +88,14 @@ class Case:
         if self.waits is None or not self.step_time or self.host_lost is None:
             return None
         waited = lockstep.average(self.waits.per_step)
-        exposed = lockstep.host_exposed(self.window, self.step_time)
+        exposed, step = lockstep.host_exposed(self.window), lockstep.active_step(self.window) or self.step_time
         before = lockstep.cadence(self.baseline) if self.baseline else None
         if exposed is None and before is not None:
-            exposed = max(0.0, self.step_time - before)
+            exposed, step = max(0.0, self.step_time - before), self.step_time
         one = self.host_lost
         if exposed is None or self.prefills:
             return one
-        dry = max(one.mid, min(1.0, min(waited, exposed) / self.step_time))
+        dry = max(one.mid, min(1.0, min(waited, exposed) / step))
         return Share(dry, one.low, max(one.high, dry))
 
     @cached_property

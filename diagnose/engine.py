@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from collector import enabling, promql, signals
 from collector.model import Window
-from diagnose import blind, change, lockstep, remedies
+from diagnose import blind, change, lockstep, loss, remedies
 from diagnose.case import Case
 from diagnose.confidence import calibrated, calibration
 from diagnose.model import (
@@ -35,8 +35,9 @@ SIGNIFICANT = 0.03
 """Share of step time from which a second cause is reported beside the first: below it, no action on it would be noticed."""
 
 UNEXPLAINED = 0.10
-"""Share of step time that is lost without a finding and still counts as healthy. Healthy windows lose up to 0.03 (chance deals unevenly,
-benchmarks/healthy_spread.py); twice what a rule blames a cause for must not be called healthy because no rule knows the cause."""
+"""Share of step time, beyond the healthy past's own, that is lost without a finding and still counts as healthy. Healthy chat loses up
+to 0.03 (chance deals unevenly, benchmarks/healthy_spread.py); twice what a rule blames a cause for must not be called healthy because no
+rule knows the cause."""
 
 BLAMED = (Class.SINGLE_POINT, Class.LOAD, Class.STRUCTURAL)
 
@@ -165,7 +166,7 @@ def _nothing_found(
     silent = {rule_id: o for rule_id, o in unanswered.items() if _counts(case, rules[rule_id])}
     excused = _unchanged(case) and all(o.missing and rules[rule_id].klass is Class.STRUCTURAL for rule_id, o in silent.items())
     excused = excused or blind.excused(case, rules, silent)
-    if not case.working or (silent and not excused) or (lost.share or 0.0) >= UNEXPLAINED:
+    if not case.working or (silent and not excused) or _unexplained(case, lost):
         return Verdict(
             klass=Class.INSUFFICIENT,
             cause=None,
@@ -191,6 +192,12 @@ def _nothing_found(
         ruled_out=_ruled_out(case, rules, outcomes, set()),
         missing=missing,
     )
+
+
+def _unexplained(case: Case, lost: LostTime) -> bool:
+    """Whether so much is lost, more than in the healthy past, that a window without a finding is not healthy."""
+    share = lost.share or 0.0
+    return share >= UNEXPLAINED and share - loss.usual(case) >= UNEXPLAINED
 
 
 def _unchanged(case: Case) -> bool:
@@ -259,16 +266,10 @@ def _lockstep_loss(case: Case, found: list[_Found]) -> float | None:
     if that is more, as some losses are seen by one rule alone. None: neither is known. A finding whose share is of something else than
     step time has no part in it."""
     found = _of_step_time(found)
-    parts = [
-        case.host_dry.mid if case.host_dry else None,
-        case.pair_load.lost.mid if case.pair_load and case.pair_load.lost else None,
-        case.prefill_load.lost.mid if case.prefill_load else None,
-        max(0.0, case.excess.share.mid) if case.excess else None,
-    ]
-    known = [p for p in parts if p is not None]
-    if not known and not found:
+    known = loss.measured(case)
+    if known is None and not found:
         return None
-    return min(1.0, max(sum(known), *(f.finding.share.mid for f in found), 0.0))
+    return min(1.0, max(known or 0.0, *(f.finding.share.mid for f in found), 0.0))
 
 
 def _of_step_time(found: list[_Found]) -> list[_Found]:

@@ -51,6 +51,20 @@ def cadence(window: Window) -> float | None:
 
 
 @once_a_window
+def active_step(window: Window) -> float | None:
+    """Seconds of the group's activity per step of any kind; None when neither that nor the cadence was seen.
+
+    The cadence is of decode steps alone, so it says nothing of the mean step of a group in which prompts are computed. Here the time in
+    which the group has requests is spread over all steps: the measure of what the device timer and the waits count per step.
+    """
+    rate, held = group_rate(window), np.nan_to_num(window.get(signals.RUNNING)) + np.nan_to_num(window.get(signals.WAITING))
+    timed = np.nan_to_num(window.mean(signals.DECODE_TIME)) + np.nan_to_num(window.mean(signals.PREFILL_BUSY))
+    # what one rank's steps last is a lower bound, snapshots with a request on any rank are a sample of the rest
+    active = min(1.0, max(most(timed), float((held > 0).any(axis=0).mean()) if held.size else 0.0))
+    return cadence(window) if rate is None or active <= LEAST_RATE else active / rate
+
+
+@once_a_window
 def cadence_series(window: Window) -> FloatArray:
     """(T,) seconds per step in each interval, by the same rule as `cadence`; NaN where no decode step was seen."""
     decode_time, decode_steps = window.get(signals.DECODE_TIME), window.get(signals.DECODE_STEPS)
@@ -222,12 +236,13 @@ def nanmean(values: FloatArray) -> FloatArray:
     return np.where(count > 0, np.where(seen, values, 0.0).sum(axis=1) / np.maximum(count, 1), np.nan)
 
 
-def host_exposed(window: Window, step_time: float) -> float | None:
-    """Seconds per step in which the device had nothing to do, from the engine's device timer; None without it.
+def host_exposed(window: Window) -> float | None:
+    """Seconds per step in which the device had nothing to do while the group was active, from the engine's device timer; None without it.
 
     With overlapped scheduling a late host costs nothing until the device runs dry, so this bounds what host lateness can have cost.
     """
     forward = per_step(window, signals.FORWARD_TIME)
-    if not np.isfinite(forward).any():
+    step = active_step(window)
+    if step is None or not np.isfinite(forward).any():
         return None
-    return max(0.0, step_time - median(forward))
+    return max(0.0, step - median(forward))

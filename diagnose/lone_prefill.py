@@ -84,11 +84,14 @@ def lone_prefill(case: Case, limit: Limits) -> LonePrefill | Healthy | NoData:
         return NoData((), "the window is too short to show that prefill persists on one rank")
     row = load.leader
     busy, usual = float(load.busy[row]), float(lockstep.peers_median(load.busy)[row])
-    if load.lost.mid < limit.share or busy < limit.lead * usual:
+    before = _usual_uneven(case)
+    # where all ranks prefill much, none can prefill several times as long as its peers: then the past is the measure
+    new = float("inf") if before is None else limit.usual * before
+    if load.lost.mid < limit.share or (busy < limit.lead * usual and busy - lockstep.average(load.busy) < new):
         return Healthy(f"the rank that prefills most spends {busy:.0%} of its time on it, its peers {usual:.0%}")
     reason = prefill.why(case.window, row, limit)
     brief = case.baseline is None and case.window.end - case.window.start < BRIEF_S
-    return LonePrefill(row, busy, usual, load, reason, load.persistence(limit), _usual_uneven(case), brief, case.window.missing(*CONFIRMS))
+    return LonePrefill(row, busy, usual, load, reason, load.persistence(limit, new), before, brief, case.window.missing(*CONFIRMS))
 
 
 def _usual_uneven(case: Case) -> float | None:

@@ -2,7 +2,7 @@
 
 In a lockstep all ranks' steps are equally long, so no engine metric names a slow card. A prompt on one rank makes that rank's card the one
 with work: its attention and projections set the step, and what differs between ranks is their speed. So much more of the step is
-everybody's (experts, collectives, a fixed delay) that a card slow by 20 % shows as about 8 %; what slows every step by the same time
+everybody's (experts, collectives, a fixed delay) that a card with 20 % less clock shows as 7 to 8 %; what slows every step by the same time
 shows on no rank.
 
 A round asks each rank once, in random order. Chance alone would deal the times of a round to the ranks in any order, whatever the engine's
@@ -22,7 +22,7 @@ from diagnose import lockstep
 
 LEAST = 0.04
 """Slowness of a probe that is worth a name, a share of its time: a virtual H20-3e with 20 % less clock lengthens a prompt of 8,192 tokens
-by 0.08, one with 10 % less by half of that (benchmarks/probe.py)."""
+by 0.065 to 0.08 (benchmarks/probe.py); what that is of half the loss."""
 
 ERROR = 0.01
 """Chance that a run on alike cards names one, all looks together."""

@@ -77,14 +77,15 @@ class PrefillLoad:
     blocks: FloatArray  # (R, B) `busy` in each block of the window
     stretch: float  # share of the leader's prefill step beyond a decode step
 
-    def persistence(self, limit: Limits) -> float:
-        """Share of the window's blocks in which the leader prefills `limit.lead` times as long as its peers at a cost of `limit.block`."""
+    def persistence(self, limit: Limits, new: float) -> float:
+        """Share of the window's blocks in which the leader prefills `limit.lead` times as long as its peers, or `new` of the time more than
+        the mean, at a cost of `limit.block`."""
         known = self.blocks[:, np.isfinite(self.blocks[self.leader])]
         if not known.shape[1]:
             return 0.0
         usual = np.nan_to_num(lockstep.nanmedian(np.delete(known, self.leader, axis=0)))
         uneven = known[self.leader] - lockstep.nanmean(known.T)
-        return float(np.mean((known[self.leader] >= limit.lead * usual) & (uneven * self.stretch >= limit.block)))
+        return float(np.mean(((known[self.leader] >= limit.lead * usual) | (uneven >= new)) & (uneven * self.stretch >= limit.block)))
 
 
 @once_a_window

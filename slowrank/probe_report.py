@@ -53,7 +53,7 @@ def _meaning(name: str, verdict: pinned.Verdict) -> str:
         return (
             "The slowness is in proportion to the rank's work, as of a card (clock, power, memory): where ranks step together, a delay that"
             " every step pays slows all prompts alike. On vLLM without experts ranks step alone, and such a delay shows here too. A step"
-            " also holds what all ranks share, so a card is slower than its prompts: about 2.5 times that on a model with experts. Look at"
+            " also holds what all share, so a card is slower than its prompts: about three times that on a model with experts. Look at"
             " its clocks and throttle reasons (slowrank diagnose --nvml or --hardware), then at slowrank explain gpu_throttled."
             f"{alone}"
         )

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -25,8 +24,7 @@ READY = 30.0
 
 @dataclass(frozen=True)
 class Kind:
-    """One server: its Debian package, its binary in it, its names on PATH. It logs the address that `:0` became as `listening` says; one
-    that does not is given a free port where its arguments say {port}."""
+    """One server: its Debian package, its binary in it, its names on PATH. It logs the address that `:0` became as `listening` says."""
 
     package: str
     binary: str
@@ -93,16 +91,8 @@ def serve(server_binary, tmp_path) -> Serve:
     def run(name: str, arguments: Sequence[str]) -> Iterator[str]:
         log = tmp_path / f"{name}.log"
         binary, folder = server_binary(name)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = str(free.getsockname()[1])
         with log.open("wb") as out:
-            process = subprocess.Popen(
-                [str(binary), *(argument.replace("{port}", port) for argument in arguments)],
-                cwd=folder,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
+            process = subprocess.Popen([str(binary), *arguments], cwd=folder, stdout=out, stderr=subprocess.STDOUT)
         try:
             yield f"http://{_address(process, log, SERVERS[name].listening)}"
         finally:

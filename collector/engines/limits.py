@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from collector.model import Problem
 
@@ -19,9 +20,12 @@ MAX_PROBLEMS = 20
 
 def rank_of(label: str) -> int | None:
     """The rank that a label spells, None when it is not a small non-negative integer: labels are never trusted."""
-    if not (label.isascii() and label.isdigit() and len(label) <= len(str(MAX_RANKS))):
-        return None
-    rank = int(label)
+    return _rank(label) if len(label) <= len(str(MAX_RANKS)) else None
+
+
+@lru_cache(maxsize=2 * MAX_RANKS)
+def _rank(label: str) -> int | None:
+    rank = int(label) if label.isascii() and label.isdigit() else MAX_RANKS
     return rank if rank < MAX_RANKS else None
 
 

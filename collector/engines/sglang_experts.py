@@ -9,15 +9,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from math import fsum, isfinite
-from typing import TypeAlias
+from math import isfinite
+from typing import NamedTuple, TypeAlias
 
 from collector.engines.limits import rank_of
 from collector.model import Problem
 
 BUCKET = "eplb_gpu_physical_count_bucket"
 
-Bucket: TypeAlias = tuple[str, str, float]  # layer, le, cumulative count
+Parts: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]  # places of the buckets that add up to a load, and of those taken off it
+
+
+class Bucket(NamedTuple):
+    """One bucket series: its labels, the cumulative count seen, and its place among the samples of the page."""
+
+    layer: str
+    le: str
+    seen: float
+    place: int
+
 
 THEN = "the load of experts cannot be told per DP rank in this layout; use eplb_balancedness"
 
@@ -54,8 +64,9 @@ class Layout:
         return mapping
 
 
-def load(buckets: list[Bucket], layout: Layout, url: str, problems: list[Problem]) -> dict[int, float]:
-    """DP rank -> tokens dispatched to the experts on its card since start, all layers. Empty when unknown; a Problem says why."""
+def load(buckets: list[Bucket], layout: Layout, url: str, problems: list[Problem]) -> dict[int, Parts]:
+    """DP rank -> the buckets that say how many tokens were dispatched to the experts on its card since start, all layers. Empty when
+    unknown; a Problem says why."""
     if not buckets:
         return {}
     loads = _per_ep_rank(buckets)
@@ -63,25 +74,28 @@ def load(buckets: list[Bucket], layout: Layout, url: str, problems: list[Problem
     if loads is None or isinstance(mapping, str):
         problems.append(Problem(url, f"eplb_gpu_physical_count: {mapping}", THEN))
         return {}
-    return {mapping[ep]: tokens for ep, tokens in enumerate(loads) if ep in mapping}
+    return {mapping[ep]: parts for ep, parts in enumerate(loads) if ep in mapping}
 
 
-def _per_ep_rank(buckets: list[Bucket]) -> list[float] | None:
-    """Load of EP ranks 0..n-1, summed over layers; None when the buckets are not such an array."""
-    layers: dict[str, dict[int, float]] = defaultdict(dict)
-    for layer, bound, count in buckets:
-        if bound == "+Inf":
+def _per_ep_rank(buckets: list[Bucket]) -> list[Parts] | None:
+    """Load of EP ranks 0..n-1, over layers; None when the buckets are not such an array."""
+    layers: dict[str, dict[int, Bucket]] = defaultdict(dict)
+    for bucket in buckets:
+        if bucket.le == "+Inf":
             continue
-        rank = rank_of(bound.removesuffix(".0"))
-        if rank is None or not isfinite(count) or layers[layer].setdefault(rank, count) != count:
+        rank = rank_of(bucket.le.removesuffix(".0"))
+        if rank is None or not isfinite(bucket.seen) or layers[bucket.layer].setdefault(rank, bucket).seen != bucket.seen:
             return None
-        layers[layer][rank] = count
-    parts: dict[int, list[float]] = defaultdict(list)
-    for counts in layers.values():
-        below = 0.0
-        for expected, rank in enumerate(sorted(counts)):
-            if rank != expected or counts[rank] < below:
+    plus: dict[int, list[int]] = defaultdict(list)
+    minus: dict[int, list[int]] = defaultdict(list)
+    for found in layers.values():
+        below: Bucket | None = None
+        for expected, rank in enumerate(sorted(found)):
+            bucket = found[rank]
+            if rank != expected or bucket.seen < (below.seen if below else 0.0):
                 return None
-            parts[rank].append(counts[rank] - below)
-            below = counts[rank]
-    return [fsum(parts[rank]) for rank in range(len(parts))] or None
+            plus[rank].append(bucket.place)
+            if below:
+                minus[rank].append(below.place)
+            below = bucket
+    return [(tuple(plus[rank]), tuple(minus[rank])) for rank in range(len(plus))] or None

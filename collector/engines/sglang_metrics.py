@@ -12,13 +12,13 @@ Facts from SGLang's own code, 0.5.9 to 0.5.23 (docs/signals.md). What a page for
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import fsum, isfinite
 
 from collector import signals
 from collector.engines import sglang_experts
 from collector.engines.limits import MAX_RANKS, few, name_ranks, rank_of
+from collector.engines.terms import Selection, Term, at_once
 from collector.exposition import Parser, Sample
 from collector.model import Facts, Page, Problem, Reading
 
@@ -86,13 +86,15 @@ SPEAKS = ("dp_attention_steps_total", "realtime_tokens_total")
 PREFIXES = ("sglang:", "sglang_")
 """How a page spells the same metric; an OpenMetrics reply of newer Prometheus clients, gateways and Ray write the second."""
 
-_NAMES = frozenset(name for row in (*ROWS, *ENGINE_ROWS) for name in row.names) | {sglang_experts.BUCKET}
+NAMES = frozenset(name for row in (*ROWS, *ENGINE_ROWS) for name in row.names) | {sglang_experts.BUCKET}
+"""Every sample that is read, without its prefix."""
+
 _ENGINE_NAMES = frozenset(name for row in ENGINE_ROWS for name in row.names)
 
 
 def parser() -> Parser:
     """A parser of the families that are read here. One per node: it is fast on pages that resemble the last one it saw."""
-    return Parser(PREFIXES[0] + name for name in sorted(_NAMES))
+    return Parser(PREFIXES[0] + name for name in sorted(NAMES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ class _Series:
     process: tuple[int, int]  # pipeline stage, TP rank
     labels: Mapping[str, str]
     value: float
+    place: int  # among the samples of the page
 
 
 def read(page: Page, url: str, parsing: Parser) -> Reading:
@@ -110,55 +113,64 @@ def read(page: Page, url: str, parsing: Parser) -> Reading:
     All values are of the page's arrival. Raises SourceError for a body that is not a metrics page.
     """
     exposition = parsing.parse(page.body)
-    problems = [Problem(url, what) for what in exposition.problems]
-    series, buckets = _series(exposition.samples, url, problems)
+    chosen = select(exposition.samples, url)
+    values = at_once(chosen.terms, [sample.value for sample in exposition.samples])
+    times = dict.fromkeys((rank for found in values.values() for rank in found), page.arrived)
+    problems = few([*(Problem(url, what) for what in exposition.problems), *chosen.problems])
+    return Reading(page.engine, page.node, page.source, page.arrived, times, values, chosen.facts, problems, chosen.speakers)
+
+
+def select(samples: Sequence[Sample], url: str) -> Selection:
+    """Which of the samples of one node make up which signal on which rank. Their values tell who speaks for a rank and whether series
+    that are there twice agree."""
+    problems: list[Problem] = []
+    series, buckets = _series(samples, url, problems)
     if not buckets and all(one.name in _ENGINE_NAMES for one in series):
         then = "scrape the engine's own port, not a router's, with SGLang >= 0.5.9 started with --enable-metrics"
         problems.append(Problem(url, "none of SGLang's per-rank counters is on this page", then))
     ranks = _ranks(series, url, problems)
     experts = sglang_experts.Layout()
-    values: dict[str, dict[int, float]] = {}
+    terms: list[Term] = []
     speakers: dict[int, int] = {}
     for rank, all_of_rank in ranks.items():
         for one in all_of_rank:
             experts.note(rank, one.process[1], one.labels.get("moe_ep_rank", ""))
         process = _speaker(all_of_rank)
         speakers[rank] = process[0] * MAX_RANKS + process[1]
-        _add(values, rank, ROWS, [one for one in all_of_rank if one.process == process], url, problems)
+        terms += _terms(rank, ROWS, [one for one in all_of_rank if one.process == process], url, problems)
     if engine_wide := [one for one in series if one.name in _ENGINE_NAMES]:
         first = min(one.process for one in engine_wide)
-        _add(values, -1, ENGINE_ROWS, [one for one in engine_wide if one.process == first], url, problems)
-    if load := sglang_experts.load(buckets, experts, url, problems):
-        values[signals.EXPERT_LOAD] = load
-    times = dict.fromkeys((rank for found in values.values() for rank in found), page.arrived)
+        terms += _terms(-1, ENGINE_ROWS, [one for one in engine_wide if one.process == first], url, problems)
+    for rank, (plus, minus) in sglang_experts.load(buckets, experts, url, problems).items():
+        terms.append(Term(signals.EXPERT_LOAD, rank, plus, minus))
     facts = _facts([one for all_of_rank in ranks.values() for one in all_of_rank], url, problems)
-    return Reading(page.engine, page.node, page.source, page.arrived, times, values, facts, few(problems), speakers)
+    return Selection(tuple(terms), facts, tuple(problems), speakers)
 
 
-def _series(samples: Iterable[Sample], url: str, problems: list[Problem]) -> tuple[list[_Series], list[sglang_experts.Bucket]]:
+def _series(samples: Sequence[Sample], url: str, problems: list[Problem]) -> tuple[list[_Series], list[sglang_experts.Bucket]]:
     """The wanted samples with their place among the processes; those whose labels cannot be meant are named in a Problem."""
     series: list[_Series] = []
     buckets: list[sglang_experts.Bucket] = []
     parts: set[str] = set()
     totals: set[str] = set()
-    for sample in samples:
+    for place, sample in enumerate(samples):
         name, labels = _plain(sample.name), sample.labels
-        if name not in _NAMES:
+        if name not in NAMES:
             continue
         if name == sglang_experts.BUCKET:
-            buckets.append((labels.get("layer", ""), labels.get("le", ""), sample.value))
+            buckets.append(sglang_experts.Bucket(labels.get("layer", ""), labels.get("le", ""), sample.value, place))
             continue
         if labels.get("priority"):
             parts.add(name)
             continue
         totals.add(name)
-        place = [labels.get(label, "") for label in ("dp_rank", "pp_rank", "tp_rank")]
-        numbers = [rank_of(label) for label in place]
-        wrong = [f"{label!r:.40}" for label, number in zip(place, numbers, strict=True) if label and number is None]
+        spelt = [labels.get(label, "") for label in ("dp_rank", "pp_rank", "tp_rank")]
+        numbers = [rank_of(label) for label in spelt]
+        wrong = [f"{label!r:.40}" for label, number in zip(spelt, numbers, strict=True) if label and number is None]
         if wrong:
             problems.append(Problem(url, f"{name} has {', '.join(wrong)} for a rank; the series was skipped"))
             continue
-        series.append(_Series(name, numbers[0], (numbers[1] or 0, numbers[2] or 0), labels, sample.value))
+        series.append(_Series(name, numbers[0], (numbers[1] or 0, numbers[2] or 0), labels, sample.value, place))
     problems += [
         Problem(url, f'{name} is there per priority only, without the total (priority=""); it was not read')
         for name in sorted(parts - totals)
@@ -197,35 +209,32 @@ def _speaker(series: list[_Series]) -> tuple[int, int]:
     return min(one.process for one in here)
 
 
-def _add(
-    values: dict[str, dict[int, float]], rank: int, rows: tuple[Row, ...], series: list[_Series], url: str, problems: list[Problem]
-) -> None:
-    """Put what `series`, all of one process, say of `rank` into `values`."""
+def _terms(rank: int, rows: tuple[Row, ...], series: list[_Series], url: str, problems: list[Problem]) -> list[Term]:
+    """What `series`, all of one process, say of `rank`."""
     by_name: dict[str, list[_Series]] = defaultdict(list)
     for one in series:
         by_name[one.name].append(one)
     mixed = False
+    terms: list[Term] = []
     for row in rows:
         name = next((name for name in row.names if name in by_name), "")
-        parts: dict[tuple[str, ...], float] = {}
+        parts: dict[tuple[str, ...], _Series] = {}
         agreed = True
         for one in by_name.get(name, ()):
             if row.takes(one.labels):
                 # the pid label of a process is not an identity: after a restart the dead process' part stays and the two add up
                 part = tuple(one.labels.get(label, "") for label in (*row.over, "pid"))
-                agreed = agreed and parts.get(part, one.value) == one.value
-                parts[part] = one.value
+                agreed = agreed and parts.setdefault(part, one).value == one.value
+        zero = row.zero_beside in by_name
         if not agreed:
             mixed = True
-        elif parts and all(isfinite(value) and value >= 0 for value in parts.values()):
-            # fsum: its result does not depend on the order of the series, so an unchanged counter cannot seem to fall
-            values.setdefault(row.signal, {})[rank] = fsum(parts.values())
-        elif not parts and row.zero_beside in by_name:
-            values.setdefault(row.signal, {})[rank] = 0.0
+        elif parts or zero:
+            terms.append(Term(row.signal, rank, tuple(one.place for one in parts.values()), zero=zero))
     if mixed:
         whose = name_ranks([rank]) if rank >= 0 else "the engine"
         what = f"{whose} is there more than once with different values; what differs was not read"
         problems.append(Problem(url, what, "give each engine's own URL: pages of several engines seem to be joined here"))
+    return terms
 
 
 def _facts(series: list[_Series], url: str, problems: list[Problem]) -> Facts:

@@ -14,12 +14,12 @@ Facts from vLLM 0.32 and 0.33's own code and from running 0.32 (docs/signals.md)
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from math import fsum, isfinite
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from collector import signals
 from collector.engines.limits import MAX_RANKS, few, rank_of
+from collector.engines.terms import Selection, Term, at_once
 from collector.exposition import Parser, Sample
 from collector.model import Facts, Page, Problem, Reading
 
@@ -73,9 +73,8 @@ ROWS: tuple[Row, ...] = (
 PREFIXES = ("vllm:", "vllm_")
 """How a page spells the same metric; Ray and some gateways write the second."""
 
-CONFIG = "cache_config_info"
-"""The one series whose labels are the message, of whatever names."""
-TRANSFERS = frozenset(
+_CONFIG = "cache_config_info"
+_TRANSFERS = frozenset(
     {
         "nixl_xfer_time_seconds_count",
         "nixl_num_failed_transfers_total",
@@ -85,12 +84,13 @@ TRANSFERS = frozenset(
 )
 """Families of an engine that hands KV over: NIXL and Mooncake on both halves, the fetch by stage on the half that decodes."""
 
-_NAMES = frozenset(name for row in ROWS for name, _ in row.names) | {CONFIG} | TRANSFERS
+NAMES = frozenset(name for row in ROWS for name, _ in row.names) | {_CONFIG} | _TRANSFERS
+"""Every sample that is read, without its prefix."""
 
 
 def parser() -> Parser:
     """A parser of the families that are read here. One per node: it is fast on pages that resemble the last one it saw."""
-    return Parser(PREFIXES[0] + name for name in sorted(_NAMES))
+    return Parser(PREFIXES[0] + name for name in sorted(NAMES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,7 @@ class _Series:
     name: str
     labels: Mapping[str, str]
     value: float
+    place: int  # among the samples of the page
 
 
 def read(page: Page, url: str, parsing: Parser) -> Reading:
@@ -106,41 +107,63 @@ def read(page: Page, url: str, parsing: Parser) -> Reading:
     All values are of the page's arrival. Raises SourceError for a body that is not a metrics page.
     """
     exposition = parsing.parse(page.body)
-    problems = [Problem(url, what) for what in exposition.problems]
-    ranks = _ranks(exposition.samples, url, problems)
+    chosen = select(exposition.samples, url)
+    values = at_once(chosen.terms, [sample.value for sample in exposition.samples])
+    times = dict.fromkeys((rank for found in values.values() for rank in found), page.arrived)
+    problems = few([*(Problem(url, what) for what in exposition.problems), *chosen.problems])
+    return Reading(page.engine, page.node, page.source, page.arrived, times, values, chosen.facts, problems)
+
+
+def select(samples: Sequence[Sample], url: str) -> Selection:
+    """Which of the samples of one node make up which signal of which engine number. Their values tell whether series that are there twice
+    agree."""
+    problems: list[Problem] = []
+    ranks = _ranks(samples, url, problems)
     if not ranks:
         then = "do not pass --disable-log-stats; scrape the API server's own port, not a supervisor's or a router's"
         problems.append(Problem(url, "none of vLLM's per-engine series is on this page", then))
-    values: dict[str, dict[int, float]] = {}
+    terms: list[Term] = []
     for rank, series in ranks.items():
-        _add(values, rank, series, url, problems)
+        found = _terms(rank, series, url, problems)
+        terms += found
+        usage = next((term for term in found if term.signal == signals.KV_USAGE), None)
         capacity = _capacity(series)
-        if capacity is not None and (usage := values.get(signals.KV_USAGE, {}).get(rank)) is not None:
-            values.setdefault(signals.RESIDENT_TOKENS, {})[rank] = usage * capacity
-        names = {one.name for one in series}
-        if _DRAFTS not in names and rank in values.get(GENERATED, {}):
-            values.setdefault(signals.ACCEPT_LENGTH, {})[rank] = 1.0  # a request gets one token a step without drafts
-    times = dict.fromkeys((rank for found in values.values() for rank in found), page.arrived)
+        if usage is not None and capacity is not None:
+            terms.append(replace(usage, signal=signals.RESIDENT_TOKENS, factor=capacity))
+        generated = next((term for term in found if term.signal == GENERATED), None)
+        if generated is not None and all(one.name != _DRAFTS for one in series):
+            # a request gets one token a step without drafts
+            terms.append(replace(generated, signal=signals.ACCEPT_LENGTH, factor=0.0, offset=1.0))
     models = {model for series in ranks.values() for one in series if (model := one.labels.get("model_name"))}
-    split = any(one.name in TRANSFERS for series in ranks.values() for one in series)
-    facts = Facts(model=models.pop() if len(models) == 1 else None, role="unified" if _whole(values) and not split else None)
-    return Reading(page.engine, page.node, page.source, page.arrived, times, values, facts, few(problems))
+    split = any(one.name in _TRANSFERS for series in ranks.values() for one in series)
+    unified = _whole(terms, samples) and not split
+    facts = Facts(model=models.pop() if len(models) == 1 else None, role="unified" if unified else None)
+    return Selection(tuple(terms), facts, tuple(problems))
 
 
-def _whole(values: Mapping[str, Mapping[int, float]]) -> bool:
+def _whole(terms: Sequence[Term], samples: Sequence[Sample]) -> bool:
     """Whether the page is a whole one, so that what is not on it is not there: tokens are counted wherever statistics are."""
-    return bool(values.get(GENERATED))
+    return bool(at_once([term for term in terms if term.signal == GENERATED], [sample.value for sample in samples]))
 
 
-def _ranks(samples: Iterable[Sample], url: str, problems: list[Problem]) -> dict[int, list[_Series]]:
+def first_tokens(terms: Sequence[Term]) -> list[Term]:
+    """FIRST_TOKEN_TIME and FIRST_TOKENS of an engine whose ranks are all among these terms."""
+    found = []
+    for helper, signal in ((FIRST_TIME, signals.FIRST_TOKEN_TIME), (FIRSTS, signals.FIRST_TOKENS)):
+        if parts := [place for term in terms if term.signal == helper for place in term.plus]:
+            found.append(Term(signal, -1, tuple(parts)))
+    return found
+
+
+def _ranks(samples: Sequence[Sample], url: str, problems: list[Problem]) -> dict[int, list[_Series]]:
     """The wanted samples by engine number; a label that is none is named in a Problem."""
     labelled: dict[int, list[_Series]] = defaultdict(list)
     bare: list[_Series] = []
-    for sample in samples:
+    for place, sample in enumerate(samples):
         name = next((sample.name[len(p) :] for p in PREFIXES if sample.name.startswith(p)), "")
-        if name not in _NAMES:
+        if name not in NAMES:
             continue
-        one = _Series(name, sample.labels, sample.value)
+        one = _Series(name, sample.labels, sample.value, place)
         label = sample.labels.get("engine", "")
         rank = rank_of(label)
         if not label:
@@ -155,31 +178,30 @@ def _ranks(samples: Iterable[Sample], url: str, problems: list[Problem]) -> dict
     return dict(labelled) if labelled else {0: bare} if bare else {}
 
 
-def _add(values: dict[str, dict[int, float]], rank: int, series: list[_Series], url: str, problems: list[Problem]) -> None:
-    """Put what `series` say of `rank` into `values`; a value that is NaN or negative is none."""
+def _terms(rank: int, series: list[_Series], url: str, problems: list[Problem]) -> list[Term]:
+    """What `series` say of `rank`: nothing when some of them contradict each other."""
     by_name: dict[str, list[_Series]] = defaultdict(list)
     for one in series:
         by_name[one.name].append(one)
-    mixed = False
+    terms: list[Term] = []
     for row in ROWS:
         found = next(((name, label) for name, label in row.names if name in by_name), None)
         if found is None:
             continue
         name, label = found
-        parts: dict[str, float] = {}
+        parts: dict[str, _Series] = {}
         for one in by_name[name]:
             part = one.labels.get(label, "") if label else ""
             if label and part not in row.only:
                 continue
-            mixed = mixed or (part in parts and parts[part] != one.value)
-            parts[part] = one.value
-        if parts and not mixed and all(isfinite(value) and value >= 0 for value in parts.values()):
-            values.setdefault(row.signal, {})[rank] = fsum(parts.values())
-    if mixed:
-        for row in ROWS:
-            values.get(row.signal, {}).pop(rank, None)
-        what = f"engine {rank} is there more than once with different values; it was not read"
-        problems.append(Problem(url, what, "give each server's own URL: pages of several seem to be joined here"))
+            first = parts.setdefault(part, one)
+            if first is not one and first.value != one.value:
+                what = f"engine {rank} is there more than once with different values; it was not read"
+                problems.append(Problem(url, what, "give each server's own URL: pages of several seem to be joined here"))
+                return []
+        if parts:
+            terms.append(Term(row.signal, rank, tuple(one.place for one in parts.values())))
+    return terms
 
 
 def _capacity(series: list[_Series]) -> float | None:
@@ -187,7 +209,7 @@ def _capacity(series: list[_Series]) -> float | None:
 
     num_gpu_blocks times block_size is no stand-in: on a page of vLLM 0.32 it is twice kv_cache_size_tokens.
     """
-    return next((_number(one.labels.get("kv_cache_size_tokens", "")) for one in series if one.name == CONFIG), None)
+    return next((_number(one.labels.get("kv_cache_size_tokens", "")) for one in series if one.name == _CONFIG), None)
 
 
 def _number(label: str) -> float | None:

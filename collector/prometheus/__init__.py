@@ -1,1 +1,1 @@
-"""The past of engines out of any server that speaks Prometheus' HTTP API: the same pages, and so the same windows, as a live scrape."""
+"""The same windows out of Prometheus, or anything that speaks its HTTP API."""

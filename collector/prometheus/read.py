@@ -1,153 +1,169 @@
-"""A span of the past of every engine that a server knows, as pages and readings. IO by its client alone."""
+"""Windows of every engine that a history server holds, over one stretch of time: the way from labels to series to store to window."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from math import ceil
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
-from collector.intake import Intake
-from collector.model import Clock, Page, Problem, Reading, Window
-from collector.prometheus import own
-from collector.prometheus.answer import PrometheusError, Series, joined
-from collector.prometheus.client import Client
-from collector.prometheus.engines import Found, engines
-from collector.prometheus.nodes import nodes
-from collector.prometheus.pages import pages
-from collector.prometheus.queries import OWN, QUERIES, SGLANG, Query, density, named
+from collector import signals
+from collector.engines.kinds import ADJUST
+from collector.engines.sglang_stored import ADD_LOADS
+from collector.intake import MAX_PROBLEMS
+from collector.model import Block, Clock, Facts, Problem, Window
+from collector.prometheus import blocks
+from collector.prometheus.api import Api
+from collector.prometheus.errors import PrometheusError, TooMuchError
+from collector.prometheus.fetch import Fetched, fetch
+from collector.prometheus.fleet import Engine, arrange, plain, target_names
+from collector.prometheus.matchers import Matcher, selector
+from collector.prometheus.matrix import Series
+from collector.prometheus.owners import Owners, exported_engines
+from collector.prometheus.queries import QUERIES, Kept, Query, query_of
+from collector.store import Store
+from collector.store import clock as moment
 
-CHUNK = 250_000
-"""Samples that one query asks for: an answer of 8 MB, 45 MB while it is decoded. A server's own limit is 50 million."""
+Kept_: TypeAlias = Mapping[object, Mapping[Kept, list[Series]]]
+"""What was fetched, by server (its `id`) and, of slowrank's own page, by engine id."""
 
-PROBE_MS = 300_000
-"""How far a server looks back for a series that is not there at the very moment; the length over which scrapes are counted."""
+ADD_EXPORTER = "scrape slowrank's own /metrics as well, which has them (docs/prometheus.md)"
 
-LOADS = "SGLang's /v1/loads is not in Prometheus: what only it tells (requests, tokens, step times by decode_moments) is missing"
-LOADS_THEN = "diagnose the live engine, give a capture, or let Prometheus scrape slowrank's own /metrics beside the engine"
+ONLY_SGLANG = {signals.SNAPSHOT_AGE, signals.RECV_WAIT, signals.SYNC_WAIT, signals.STEPS_IDLE}
+"""Signals that vLLM has no series of: they tell whose engine it is where slowrank alone was scraped."""
 
-
-@dataclass(frozen=True, slots=True, repr=False)  # asyncio.run of Python 3.11 writes out its task's result: ten times the reading itself
-class Past:
-    """What a server holds of a span: engines by their own pages, and by the series of a sidecar."""
-
-    found: tuple[Found, ...]
-    exported: dict[str, list[Reading]]
-    problems: tuple[Problem, ...]
-    queries: int
-    samples: int
-
-    @property
-    def engines(self) -> tuple[str, ...]:
-        """Ids of all engines."""
-        return (*(found.id for found in self.found), *self.exported)
+CLOSE_S = 5.0
+"""Scrape interval that is assumed where the server does not say how many samples there are: nothing scrapes engines faster for long."""
 
 
-async def fetch(client: Client, start_ms: int, end_ms: int, match: str = "", progress: Callable[[float], None] = lambda _: None) -> Past:
-    """Everything that a diagnosis reads between two moments, in unix milliseconds. `match`: matchers by `queries.matchers`.
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The windows, what kept other engines from having one, and why there is nothing at all where that is so."""
 
-    PrometheusError when the server cannot be asked or nothing of what was asked came; a metric that alone fails is a Problem.
-    """
-    problems: list[Problem] = []
-    present = await _present(client, start_ms, end_ms, match)
-    most = await _densities(client, [query for query, _ in present], start_ms, end_ms, match)
-    jobs = [job for query, series in present for job in _jobs(query, series * most[query.kind], start_ms, end_ms)]
-    done = 0
-    failed: dict[Query, str] = {}
+    windows: tuple[Window, ...]
+    problems: tuple[Problem, ...] = ()
+    nothing: str = ""
 
-    async def one(query: Query, at: int, span: int) -> tuple[Series, ...]:
-        nonlocal done
-        try:
-            answer = await client.query(query.samples(match, span), at)
-        except PrometheusError as error:
-            failed.setdefault(query, str(error))
-            return ()
-        finally:
-            done += 1
-            progress(done / len(jobs))
-        problems.extend(
-            Problem(client.url, f"the server warns: {warning}", "what it did not give is missing here") for warning in answer.warnings
+
+class NothingError(PrometheusError):
+    """The server answered, and holds nothing that could be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is wanted: a stretch of time, and series that `matchers` take. `clock` as in `Intake`. `card`: what the engines run on, where a
+    person says it; no series of an engine names it."""
+
+    start: float  # unix seconds
+    end: float
+    matchers: tuple[Matcher, ...] = ()
+    clock: Clock | None = None
+    card: str | None = None
+
+
+async def read(api: Api, scope: Scope) -> Answer:
+    """Every engine that the server holds. Raises PrometheusError when the server cannot be asked, or holds nothing of an engine in that
+    time: the message says which."""
+    start, end = scope.start, scope.end
+    labels = await api.labels([query.series(scope.matchers) for query in QUERIES], start, end)
+    known = [(query, plain(found)) for found in labels if (query := query_of(found)) is not None]
+    if not known:
+        raise NothingError(await _why_nothing(api, scope))
+    fleet = arrange([(query.kept, found) for query, found in known], api.url)
+    owners = Owners(fleet.engines, target_names(found for _, found in known))
+    by_name = exported_engines(fleet.engines, {found.get("engine", "") for query, found in known if query.kept is Kept.EXPORTED})
+    wanted: dict[Query, int] = defaultdict(int)
+    for query, found in known:
+        if query.kept is Kept.EXPORTED or owners.of(query.kept, found) is not None:
+            wanted[query] += 1
+    if not wanted:
+        if fleet.problems:
+            return Answer((), fleet.problems)
+        what = f"{len(known)} series of engines and none that names a rank (tp_rank on SGLang, engine on vLLM)"
+        raise NothingError(f"{api.url}: {what}; scrape the engines' own ports, and keep these labels")
+    points = await _points(api, next(found for query, found in known if query in wanted), start, end)
+    fetched = await fetch(api, wanted, points, scope.matchers, start, end)
+    kept: dict[object, dict[Kept, list[Series]]] = defaultdict(lambda: defaultdict(list))
+    for one in fetched:
+        for series in one.series:
+            own = plain(series.labels)
+            if one.query.kept is Kept.EXPORTED:
+                kept[by_name[own.get("engine", "")].id][one.query.kept].append(series)
+            elif (owner := owners.of(one.query.kept, own)) is not None:
+                kept[id(owner[1])][one.query.kept].append(series)
+    failures = [_failure(one, error) for one in fetched for error in one.failed[:1]]
+    warned = [Problem(api.url, text, "what it left out is unknown") for text in api.warnings]
+    engines = {engine.id: engine for engine in (*fleet.engines, *by_name.values())}
+    windows = [_window(engine, kept, scope, (*failures, *warned)) for engine in engines.values()]
+    return Answer(tuple(windows), fleet.problems)
+
+
+async def _points(api: Api, like: Mapping[str, str], start: float, end: float) -> float:
+    """How many samples a series has between two unix times, by the metric of one that is known and its server."""
+    names = [name for name in ("__name__", "instance", "pod") if name in like]
+    chosen = selector([Matcher(name, "=", like[name]) for name in names])
+    try:
+        seen = await api.number(f"max(count_over_time({chosen}[{round((end - start) * 1000)}ms]))", end)
+    except TooMuchError:
+        seen = None
+    return seen if seen is not None else (end - start) / CLOSE_S
+
+
+def _window(engine: Engine, kept: Kept_, scope: Scope, problems: tuple[Problem, ...]) -> Window:
+    """The window of one engine, as `Intake.window` makes it of live pages."""
+    of_servers = [(server, kept.get(id(server), {})) for server in engine.servers]
+    exported = kept.get(engine.id, {}).get(Kept.EXPORTED, [])
+    has_loads = any(found.get(Kept.SGLANG_LOADS) for _, found in of_servers)
+    made: list[Block | None] = []
+    for server, found in of_servers:
+        made.append(blocks.loads(engine.id, server.name, found.get(Kept.SGLANG_LOADS, [])))
+        own = Kept.VLLM_METRICS if engine.kind == "vllm" else Kept.SGLANG_METRICS
+        gauges = [] if has_loads or exported else found.get(Kept.SGLANG_GAUGES, [])
+        made.append(
+            blocks.metrics(
+                engine.id, server.name, engine.kind, [*found.get(own, []), *gauges], gauges=bool(gauges), alone=len(engine.servers) == 1
+            )
         )
-        return answer.series
-
-    parts: dict[tuple[str, frozenset[tuple[str, str]]], list[Series]] = {}
-    for answered in await asyncio.gather(*(one(*job) for job in jobs)):
-        for series in answered:
-            if len(series.times):
-                parts.setdefault((series.name, frozenset(series.labels.items())), []).append(series)
-    if failed and not parts:
-        raise PrometheusError(next(iter(failed.values())))
-    for query, why in failed.items():
-        told = ", ".join(signal for signal in query.signals if not signal.startswith("_")) or query.metric
-        problems.append(Problem(query.metric, f"not read whole, and {told} with it: {why}"))
-    every = nodes((joined(those) for those in parts.values()), problems, client.url)
-    sidecars = [node for node in every if node.kind == OWN]
-    exported, told_of = own.readings(sidecars), own.instances(sidecars)
-    found = engines([node for node in every if node.kind != OWN and node.instance not in told_of], problems)
-    return Past(tuple(found), exported, tuple(dict.fromkeys(problems)), client.asked, client.samples)
+    given = {signal for block in made if block is not None for signal in (*block.values, *block.whole)}
+    made.append(blocks.exported(engine.id, exported, given))
+    pages = [block for block in made if block is not None]
+    if engine.kind == "sglang" and not exported:
+        problems = (*problems, _unkept(engine.id, has_loads))
+    kind = engine.kind or ("sglang" if any(ONLY_SGLANG & set(block.values) for block in pages) else "vllm")
+    store = Store(engine.id, kind, depth_s=max([len(block.arrived) for block in pages], default=1))
+    for block in pages:
+        store.feed_block(block)
+    raw = store.window(scope.start, scope.end)
+    said = Facts(accelerator=scope.card, clock=scope.clock)
+    window = ADJUST[kind](replace(raw, engine=replace(raw.engine, facts=raw.engine.facts.merged(said))))
+    return replace(window, problems=tuple(dict.fromkeys((*problems, *window.problems)))[:MAX_PROBLEMS])
 
 
-def _moments(start_ms: int, end_ms: int) -> list[int]:
-    """Where it is looked what there is: an engine may have come or gone within the span."""
-    return sorted({end_ms, (start_ms + end_ms) // 2, min(start_ms + PROBE_MS, end_ms)})
+def _unkept(engine: str, has_loads: bool) -> Problem:
+    """What of /v1/loads no history of this engine holds."""
+    if has_loads:
+        what = "the decode moments of /v1/loads are not in its Prometheus text: which steps only decoded, and their time, is unknown"
+        return Problem(engine, what, ADD_EXPORTER)
+    what = "/v1/loads was not scraped: prefill times, decode times and the age of loads are unknown, and counts of requests and tokens"
+    return Problem(engine, f"{what} are gauges of /metrics, which stand still on a rank that only steps for the others", ADD_LOADS)
 
 
-async def _present(client: Client, start_ms: int, end_ms: int, match: str) -> list[tuple[Query, int]]:
-    """The metrics that are there, and how many series of each."""
-    most: dict[str, int] = {}
-    for answer in await asyncio.gather(*(client.query(named(QUERIES, match), at) for at in _moments(start_ms, end_ms))):
-        for series in answer.series:
-            most[series.name] = max(most.get(series.name, 0), int(series.values[-1]))
-    counts = [(query, sum(most.get(query.kind + mark + query.metric, 0) for mark in "_:")) for query in QUERIES]
-    return [(query, count) for query, count in counts if count]
+def _failure(fetched: Fetched, error: PrometheusError) -> Problem:
+    return Problem(fetched.query.name, f"not all of it could be read: {error}", "what it would say is unknown or from a part of the time")
 
 
-async def _densities(client: Client, present: Sequence[Query], start_ms: int, end_ms: int, match: str) -> dict[str, float]:
-    """Samples of a series in the whole span, for each kind of page: at the highest rate seen, of its first metric."""
-    probe = min(PROBE_MS, end_ms - start_ms)
-    firsts = {query.kind: query for query in reversed(present)}
-    asked = [(kind, at) for kind in firsts for at in _moments(start_ms, end_ms)]
-    answers = await asyncio.gather(*(client.query(density(firsts[kind], match, probe), at) for kind, at in asked))
-    found: dict[str, float] = dict.fromkeys(firsts, 1.0)
-    for (kind, _), answer in zip(asked, answers, strict=True):
-        for series in answer.series:
-            found[kind] = max(found[kind], float(series.values[-1]) * (end_ms - start_ms) / probe)
-    return found
-
-
-def _jobs(query: Query, samples: float, start_ms: int, end_ms: int) -> list[tuple[Query, int, int]]:
-    """(query, end, span) of each piece of the span, so that none asks for many more than CHUNK samples."""
-    pieces = max(ceil(samples / CHUNK), 1)
-    edges = [start_ms + (end_ms - start_ms) * k // pieces for k in range(pieces + 1)]
-    return [(query, until, until - since) for since, until in pairwise(edges)]
-
-
-def replay(past: Past, keep: Callable[[Page], None] = lambda _: None, clock: Clock | None = None) -> Iterator[tuple[str, Intake]]:
-    """(engine, the intake that holds its past), engine by engine. `keep` gets every page too, as a recorder does."""
-    for found in past.found:
-        most = max(len({*series.times.tolist()}) for node in found.nodes for series in node.series)
-        intake = Intake(depth_s=float(most), clock=clock)  # rows of its store, whatever the interval
-        for page in pages(found):
-            keep(page)
-            intake.feed(page)
-        if found.nodes[0].kind == SGLANG:
-            intake.note(Problem(found.id, LOADS, LOADS_THEN))
-        yield found.id, intake
-    for engine, readings in past.exported.items():
-        intake = Intake(depth_s=float(len(readings)), clock=clock)
-        for reading in readings:
-            intake.take(reading)
-        yield engine, intake
-
-
-def windows(
-    past: Past, start_ms: int, end_ms: int, keep: Callable[[Page], None] = lambda _: None, clock: Clock | None = None
-) -> list[Window]:
-    """The window of each engine; what was wrong with the reading stands in each. `clock`: as a person says it, for vLLM."""
-    found = []
-    for engine, intake in replay(past, keep, clock):
-        for problem in past.problems:
-            intake.note(problem)
-        found.append(intake.window(engine, (end_ms - start_ms) / 1000.0, end_ms / 1000.0))
-    return found
+async def _why_nothing(api: Api, scope: Scope) -> str:
+    """What is in the way when no series of an engine lies in the scope."""
+    start, end, matchers = scope.start, scope.end, scope.matchers
+    narrowed = f" with {','.join(map(str, matchers))}" if matchers else ""
+    what = f"{api.url}: no series of sglang or vllm{narrowed} between {moment(start)} and {moment(end)}"
+    try:
+        ever = await api.labels([query.series(matchers) for query in QUERIES])
+        others = ever or not matchers or await api.labels([query.series(()) for query in QUERIES], start, end)
+    except PrometheusError:
+        return f"{what}; look whether it scrapes the engines' /metrics"
+    if ever:
+        return f"{what}, but {len(ever)} at other times; before its retention, or before it scraped them? Give another --at or --since"
+    if matchers and others:
+        return f"{what}, though without the matcher there are some; look at the labels of your targets"
+    return f"{what}; does it scrape the engines' /metrics, and do they run with metrics on (SGLang: --enable-metrics)?"

@@ -15,7 +15,20 @@ from typing import TYPE_CHECKING
 
 from collector import promql, signals
 from collector.model import Clock
-from diagnose import attribution, card_blame, dispatch, fleet, graphs, group_pace, late_card, prefill_drag, slow_card, starvation
+from diagnose import (
+    attribution,
+    card_blame,
+    dispatch,
+    fleet,
+    graphs,
+    group_pace,
+    late_card,
+    late_host,
+    lockstep,
+    prefill_drag,
+    slow_card,
+    starvation,
+)
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity
 from diagnose.rules import Limits, Threshold, rule
@@ -80,6 +93,8 @@ def whole_group_slow(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return Healthy(f"the card of rank {', '.join(map(str, cards))} itself says that it is at fault: that explains it")
     if starvation.kept(case):
         return Healthy("a rank's process is kept from running: that explains it")
+    if rows := _late_by(case, excess.share.mid * excess.now):
+        return Healthy(f"the host of rank {', '.join(map(str, case.rank_ids(rows)))} is late by more than that: it explains it")
     if (grown := case.prefill_growth) is not None and prefill_drag.fires(grown, Limits(prefill_drag.THRESHOLDS)):
         return Healthy(f"prefill touches {grown.touched:.0%} more of the steps than before: that explains it")
     if (card := late_card.late_card(case, limit.share)) is not None:
@@ -106,6 +121,15 @@ def whole_group_slow(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         would_tell=_would_tell(case),
         weakened_by=weakened,
     )
+
+
+def _late_by(case: Case, seconds: float) -> tuple[int, ...]:
+    """Rows of ranks whose hosts are late at a cost, by at least so much per step: overlap leaves open how much of it the steps grew by."""
+    late = late_host.late_host(case, Limits(late_host.THRESHOLDS))
+    if not isinstance(late, late_host.LateHost) or case.waits is None:
+        return ()
+    waited = lockstep.average(case.waits.per_step) if late.several else case.waits.lost
+    return late.rows if waited >= seconds else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from collector.errors import ConfigError
-from slowrank.commands import prometheus_options as prom
+from slowrank.commands import history_options
 from slowrank.commands.options import GPUS, HARDWARE, KEY, NVML, PROCFS, TIME, ClockOption, ReportFormat, parse_time
 from slowrank.exits import Exit, worst
 from slowrank.terminal import colour, say, tell, width
@@ -69,15 +69,15 @@ def diagnose(
     procfs: Annotated[bool, PROCFS] = False,
     nvml: Annotated[bool, NVML] = False,
     gpus: Annotated[str | None, GPUS] = None,
-    prometheus: Annotated[str | None, prom.URL] = None,
-    at: Annotated[str | None, prom.AT] = None,
-    since: Annotated[float | None, prom.SINCE] = None,
-    match: Annotated[list[str] | None, prom.MATCH] = None,
-    token_env: Annotated[str | None, prom.TOKEN_ENV] = None,
-    token_file: Annotated[Path | None, prom.TOKEN_FILE] = None,
-    ca_file: Annotated[Path | None, prom.CA_FILE] = None,
-    cert_file: Annotated[Path | None, prom.CERT_FILE] = None,
-    key_file: Annotated[Path | None, prom.KEY_FILE] = None,
+    prometheus: Annotated[str | None, history_options.PROMETHEUS] = None,
+    at: Annotated[str | None, history_options.AT] = None,
+    since: Annotated[float | None, history_options.SINCE] = None,
+    match: Annotated[str | None, history_options.MATCH] = None,
+    token_env: Annotated[str | None, history_options.TOKEN_ENV] = None,
+    token_file: Annotated[Path | None, history_options.TOKEN_FILE] = None,
+    ca_file: Annotated[Path | None, history_options.CA_FILE] = None,
+    tenant: Annotated[str | None, history_options.TENANT] = None,
+    card: Annotated[str | None, history_options.CARD] = None,
 ) -> None:
     """Say whether a rank is slow, which, why, what it costs and what to do.
 
@@ -85,24 +85,26 @@ def diagnose(
     Over several engines 1 beats 3 beats 4 beats 0.
     """
     from slowrank.diagnosing import conclude, exit_of, read, with_dispatch_log
+    from slowrank.history import ask
     from slowrank.logs import read_log
-    from slowrank.past import PastOptions, from_prometheus
     from slowrank.targets import machines
 
-    past = from_prometheus(
-        PastOptions(prometheus, at, since, tuple(match or ()), token_env, token_file, ca_file, cert_file, key_file),
-        None if targets else record,
-        clock.clock,
-    )
-    if not targets and not log and prometheus is None:
+    question = history_options.question(prometheus, at, since, match, token_env, token_file, ca_file, tenant, card)
+    if question is not None and (targets or log or record is not None or seconds is not None):
+        raise ConfigError("--prometheus stands alone: give no TARGET, --log, --record or --for beside it; --since says how much is read")
+    if not targets and not log and question is None:
         raise ConfigError("nothing to read: give a TARGET, for example host:30000, --prometheus URL, or --log FILE")
     on = machines(hardware, procfs, nvml, gpus)
     logs = tuple(read_log(text, seconds, clock.clock) for text in log or [])
-    kept = None if prometheus is not None and not targets else record
-    reading = read(targets or [], seconds, LIVE_SECONDS, kept, api_key_env, clock.clock, on)
-    windows = with_dispatch_log((*logs, *past, *reading.windows), dispatch_log)
+    reading = read(targets or [], seconds, LIVE_SECONDS, record, api_key_env, clock.clock, on)
+    past = ask(question, clock.clock) if question is not None else None
+    windows = with_dispatch_log((*logs, *reading.windows, *(past.windows if past else ())), dispatch_log)
     diagnoses = conclude(windows, baseline, clock.clock, on.gpus)
     _print(diagnoses, windows, form)
+    for problem in past.problems if past else ():
+        tell(str(problem))
+    if past and past.nothing:
+        tell(past.nothing)
     for engine, why in reading.unreached.items():
         tell(f"{engine} did not answer: {why}")
     if reading.interrupted:

@@ -22,7 +22,6 @@ def of_engine(watch: Watch, now: float) -> Iterator[Sample]:
     """One engine: its signals, its verdict, its reading. `now`: unix seconds."""
     yield from _signals(watch, now)
     yield from _reading(watch, now)
-    yield from _facts(watch)
     if watch.look is not None:
         yield from _verdict(watch.spec.name, watch.look.diagnosis)
     engine = watch.spec.name
@@ -58,19 +57,6 @@ def _reading(watch: Watch, now: float) -> Iterator[Sample]:
         if asked is not INFO:
             yield Sample(exported.SCRAPE_INTERVAL, watch.cadence[asked], (engine, PATHS[asked].rpartition("/")[2]))
     yield Sample(exported.ENGINE_UP, float(watch.up(now)), (engine,))
-
-
-def _facts(watch: Watch) -> Iterator[Sample]:
-    """What the engine is, so that its past can be diagnosed from these series alone (docs/prometheus.md)."""
-    if watch.look is None:
-        return
-    engine, found = watch.spec.name, watch.look.window.engine
-    words = (found.facts.role, found.facts.model, found.facts.version, found.facts.accelerator)
-    labels = (engine, ",".join(watch.spec.target.nodes), found.kind, *(word or "" for word in words), str(found.facts.clock or ""))
-    yield Sample(exported.ENGINE, 1.0, labels)
-    for name, value in ((exported.EXPECTED_RANKS, found.facts.expected_ranks), (exported.KV_BYTES, found.facts.kv_bytes_per_token)):
-        if value is not None:
-            yield Sample(name, float(value), (engine,))
 
 
 def _verdict(engine: str, found: EngineDiagnosis) -> Iterator[Sample]:

@@ -62,6 +62,9 @@ class Dense:
             signals.DECODE_STEPS: rate,
             signals.STEPS_ACTIVE: rate,
             signals.STEPS_IDLE: np.zeros((rows, columns)),
+            signals.ACCEPT_LENGTH: np.ones((rows, columns)),
+            signals.FIRST_TOKEN_TIME: 0.1 * flat,
+            signals.FIRST_TOKENS: flat,
         }
         if self.clock is Clock.UNKNOWN:
             del values[signals.STEPS_IDLE]

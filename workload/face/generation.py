@@ -75,8 +75,7 @@ def add_completions(app: FastAPI, desk: Desk, ranks: int, kv_tokens: int) -> Non
         try:
             body = msgspec.json.decode(await request.body(), type=Completion)
             wanted = _shape(body.prompt, body.max_tokens, kv_tokens)
-            header = request.headers.get("x-data-parallel-rank")
-            rank = _rank(None if header is None else int(header), ranks, "data_parallel_rank")
+            rank = _rank(_number(request.headers.get("x-data-parallel-rank", "")), ranks, "data_parallel_rank")
         except (msgspec.MsgspecError, ValueError) as error:
             return _refusal(str(error))
         usage = {"prompt_tokens": wanted.prompt, "completion_tokens": wanted.output}
@@ -92,6 +91,11 @@ def _shape(tokens: list[int], output: int, kv_tokens: int) -> Shape:
         raise RefusedError(f"{len(tokens)} + {output} tokens are more than the {kv_tokens} that a rank can hold")
     name = hashlib.sha256(msgspec.msgpack.encode(tokens)).hexdigest()[:16]
     return Shape(len(tokens), 0, output, (Segment(f"asked-{name}", len(tokens)),))
+
+
+def _number(header: str) -> int | None:
+    """vLLM 0.32 passes over a header that is no number: such a request was answered with 200."""
+    return int(header) if header.isascii() and header.isdigit() else None
 
 
 def _rank(rank: int | None, ranks: int, field: str) -> int | None:
