@@ -139,7 +139,7 @@ def test_in_a_lockstep_without_waits_nobody_is_named() -> None:
     alone = verdict(slow)
     assert (alone.klass, alone.ranks) == (Class.INSUFFICIENT, ())
     assert "vLLM's metrics cannot say which" in alone.summary
-    assert any("procfs" in m.enable and "X-data-parallel-rank" in m.enable for m in alone.missing)
+    assert any("procfs" in m.enable and "slowrank probe" in m.enable for m in alone.missing)
     compared = verdict(slow, Dense(clock=Clock.FORWARD))
     assert (compared.klass, compared.cause, compared.ranks) == (Class.INSUFFICIENT, "whole_group_slow", ())
     assert compared.share is not None
