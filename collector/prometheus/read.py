@@ -36,9 +36,12 @@ CLOSE_S = 5.0
 """Scrape interval that is assumed where the server does not say how many samples there are: nothing scrapes engines faster for long."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Answer:
-    """The windows, what kept other engines from having one, and why there is nothing at all where that is so."""
+    """The windows, what kept other engines from having one, and why there is nothing at all where that is so.
+
+    Not written out: asyncio.run of Python 3.11 makes the text of what its task returns, 1.1 s for the windows of 64 engines (measured).
+    """
 
     windows: tuple[Window, ...]
     problems: tuple[Problem, ...] = ()

@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.errors import ConfigError
+from collector.model import Engine as Model
+from collector.model import Window
 from collector.prometheus import errors, matchers, matrix
 from collector.prometheus.api import Api, Server, parse_url
 from collector.prometheus.read import Answer, NothingError, Scope, read
@@ -262,3 +264,9 @@ def test_any_body_is_an_error_or_an_answer(body: bytes) -> None:
     """Whatever a proxy sends, nothing but PrometheusError comes out."""
     with pytest.raises(errors.PrometheusError):
         ask(lambda _: httpx.Response(200, content=body))
+
+
+def test_an_answer_is_not_written_out() -> None:
+    """Its text holds no window, however many there are: asyncio.run makes that text twice and throws it away."""
+    windows = tuple(Window(Model(str(n), "sglang"), np.arange(3.0), (0,), {"running_requests": np.ones((1, 2))}, 3) for n in range(50))
+    assert len(repr(Answer(windows))) < 200
