@@ -28,7 +28,9 @@ def outcome(window, past, rule):
 def test_the_active_step_spreads_the_time_with_requests_over_all_steps(plant):
     """20 steps a second while requests are there in half of the snapshots: half a second over 20 steps."""
     half = np.arange(12) % 2
-    window = having(plant().window(), running_requests=half, waiting_requests=0.0, decode_time=0.3, prefill_busy=0.0, steps_active=20.0, steps_idle=0.0)
+    window = having(
+        plant().window(), running_requests=half, waiting_requests=0.0, decode_time=0.3, prefill_busy=0.0, steps_active=20.0, steps_idle=0.0
+    )
     assert lockstep.active_step(window) == pytest.approx(0.5 / 20.0)
     timed = having(window, decode_time=0.6, prefill_busy=0.2)  # no less than one rank's own steps last
     assert lockstep.active_step(timed) == pytest.approx(0.8 / 20.0)
