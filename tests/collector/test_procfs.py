@@ -185,7 +185,7 @@ def test_another_body_is_refused(body: bytes) -> None:
 
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
-    code = "import setproctitle, sys, time; setproctitle.setproctitle('sglang::scheduler_DP5_TP5'); print('up', flush=True); time.sleep(60)"
+    code = "import setproctitle, sys, time; setproctitle.setproctitle('sglang::scheduler_DP97_TP97'); print('up', flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -199,9 +199,9 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
 def test_this_machines_own_proc_is_read(child: subprocess.Popen[bytes]) -> None:
     """A real process with an engine's title: its numbers are the kernel's."""
     found = procfs.read(page(Looker().look()), "sglang")
-    assert 5 in found.times
-    assert 0.0 < found.values[signals.PROCESS_CPU][5] < 60.0
-    assert found.values[signals.PROCESS_STOPPED][5] == 0.0
+    assert 97 in found.times
+    assert 0.0 < found.values[signals.PROCESS_CPU][97] < 60.0
+    assert found.values[signals.PROCESS_STOPPED][97] == 0.0
     os.kill(child.pid, 19)
     os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
-    assert procfs.read(page(Looker().look()), "sglang").values[signals.PROCESS_STOPPED][5] == 1.0
+    assert procfs.read(page(Looker().look()), "sglang").values[signals.PROCESS_STOPPED][97] == 1.0
