@@ -17,7 +17,7 @@ dev: $(VENV)/.installed ## a workload, slowrank, Prometheus and Alertmanager on 
 	@$(BIN)/python deploy/dev.py $(WORKLOAD)
 
 test: $(VENV)/.installed-dev ## run all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: lint test ## everything that must be green before a change lands
 

@@ -104,6 +104,20 @@ def serve(server_binary, tmp_path) -> Serve:
 
 _not_run: set[str] = set()
 
+CLUSTERS, SERVED = "clusters", "servers"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Two workers share the tests. What keeps time with real processes runs one after the other on one of them, first, as it takes
+    longest; so do, on either, the tests of real servers, which fetch them once."""
+    for item in items:
+        if item.get_closest_marker("cluster"):
+            item.add_marker(pytest.mark.xdist_group(CLUSTERS))
+        elif {"serve", "server_binary"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group(SERVED))
+    items.sort(key=lambda item: item.get_closest_marker("cluster") is None)
+
 
 def pytest_terminal_summary(terminalreporter) -> None:
     """Say aloud what was not tested."""
