@@ -185,7 +185,7 @@ def test_another_body_is_refused(body: bytes) -> None:
 
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
-    code = "import setproctitle, sys, time; setproctitle.setproctitle('sglang::scheduler_DP97_TP0'); print('up', flush=True); time.sleep(60)"
+    code = "import setproctitle, time; setproctitle.setproctitle('sglang::scheduler_DP97_TP0'); print('up', flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
