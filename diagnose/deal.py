@@ -86,7 +86,7 @@ def evidence(case: Case, row: int) -> tuple[Evidence, ...]:
     if case.window.engine.clock is Clock.NONE:
         return own_load.evidence(case, row)
     load = case.pair_load
-    return (*(() if load is None else (_pairs(case, load, row),)), _requests(case, row))
+    return (*(() if load is None else (_pairs(case, load, row),)), own_load.requests(case, row))
 
 
 def _pairs(case: Case, load: attribution.PairLoad, row: int) -> Evidence:
@@ -101,18 +101,4 @@ def _pairs(case: Case, load: attribution.PairLoad, row: int) -> Evidence:
         unit="pairs/step",
         rank=rank,
         promql=promql.RESIDENT_TOKENS,
-    )
-
-
-def _requests(case: Case, row: int) -> Evidence:
-    running = case.window.mean(signals.RUNNING)
-    rank, usual = case.window.ranks[row], float(lockstep.peers_median(running)[row])
-    return Evidence(
-        signal=signals.RUNNING,
-        what=f"rank {rank} runs {running[row]:.1f} requests, its peers {usual:.1f}",
-        observed=float(running[row]),
-        expected=usual,
-        unit="requests",
-        rank=rank,
-        promql=promql.RUNNING,
     )

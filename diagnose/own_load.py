@@ -46,7 +46,7 @@ def uneven(case: Case, least: float) -> Deal | Healthy | NoData:
 def evidence(case: Case, row: int) -> tuple[Evidence, ...]:
     """What one rank's own steps take and what it runs, against its peers."""
     found = independent.pace(case.window)
-    return (*(() if found is None else (_steps(case, found, row),)), _requests(case, case.window.mean(signals.RUNNING), row))
+    return (*(() if found is None else (_steps(case, found, row),)), requests(case, row))
 
 
 def _over(values: FloatArray) -> FloatArray:
@@ -68,7 +68,9 @@ def _steps(case: Case, found: independent.Pace, row: int) -> Evidence:
     )
 
 
-def _requests(case: Case, running: FloatArray, row: int) -> Evidence:
+def requests(case: Case, row: int) -> Evidence:
+    """How many requests one rank runs, against its peers."""
+    running = case.window.mean(signals.RUNNING)
     rank, usual = case.window.ranks[row], float(lockstep.peers_median(running)[row])
     return Evidence(
         signal=signals.RUNNING,
@@ -77,5 +79,5 @@ def _requests(case: Case, running: FloatArray, row: int) -> Evidence:
         expected=usual,
         unit="requests",
         rank=rank,
-        promql=promql.VLLM_RUNNING,
+        promql=promql.RUNNING,
     )
