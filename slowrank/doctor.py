@@ -19,6 +19,15 @@ from slowrank.changes import covers, least
 OF_DECODING = frozenset({signals.DECODE_STEPS, signals.DECODE_TIME, signals.ACCEPT_LENGTH, signals.GRAPH_STEPS, signals.EAGER_STEPS})
 """Signals that a prefill server has no reason to show: it decodes nothing."""
 
+OF_HAND_OVER = frozenset(
+    {signals.BOOTSTRAP_QUEUE, signals.INFLIGHT_QUEUE, signals.PREALLOC_QUEUE, signals.TRANSFER_QUEUE}
+    | {signals.TRANSFER_SPEED, signals.TRANSFER_LATENCY}
+)
+"""Signals of a split engine alone."""
+
+BESIDE = {"prefill": OF_DECODING, "unified": OF_HAND_OVER}
+"""By the engine's role, what does not apply to it."""
+
 
 class State(Enum):
     """How a signal looks on a target."""
@@ -121,7 +130,7 @@ def _sighting(window: Window, signal: Signal, rules: Mapping[str, Rule]) -> Sigh
     state = State.PARTLY if seen else State.FROZEN if frozen else State.UNSEEN
     if seen and not unseen:
         state = State.SEEN
-    elif not seen and window.engine.facts.role == "prefill" and signal.name in OF_DECODING:
+    elif not seen and signal.name in BESIDE.get(window.engine.facts.role or "", ()):
         state, unseen = State.BESIDE, ()
     return Sighting(signal, state, unseen, frozen, needing)
 

@@ -31,7 +31,7 @@ def render(checkup: Checkup, width: int) -> str:
     if there:
         lines += ["", "Seen", *_paragraph(", ".join(there), width)]
     if beside:
-        lines += ["", "Not there because a prefill server does not decode", *_paragraph(", ".join(beside), width)]
+        lines += ["", "Do not apply to an engine of this role", *_paragraph(", ".join(beside), width)]
     if checkup.impossible:
         lines += ["", "Verdicts impossible today, and what makes them possible"]
         for number, remedy in enumerate(checkup.impossible, 1):

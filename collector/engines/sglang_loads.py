@@ -171,7 +171,7 @@ def _values(entry: _Rank, rank: int, url: str, problems: list[Problem]) -> dict[
     found: dict[str, float] = {}
     for name, section, field, factor in (*((name, "", field, factor) for name, field, factor in FIELDS), *SECTION_FIELDS):
         raw: float | None = getattr(getattr(entry, section) if section else entry, field, None)
-        if raw is None:
+        if raw is None or (section == "disaggregation" and _whole(entry)):
             continue
         if raw < 0:
             problems.append(Problem(url, f"rank {rank} says {field} {raw:g}; a negative amount is no reading"))
@@ -185,6 +185,11 @@ def _values(entry: _Rank, rank: int, url: str, problems: list[Problem]) -> dict[
             break
         found[name] = part * factor
     return found
+
+
+def _whole(entry: _Rank) -> bool:
+    """Whether the rank's engine is not split: then its hand-over queues are 0 for ever, and no reading."""
+    return entry.disaggregation is not None and ROLES.get(entry.disaggregation.mode or "") == "unified"
 
 
 def _age(served: float | None, published: float | None, rank: int, url: str, problems: list[Problem]) -> float | None:

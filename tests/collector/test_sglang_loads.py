@@ -75,7 +75,8 @@ def test_facts_of_the_memory_section() -> None:
 
 
 def test_the_hand_over_of_a_split_engine_and_its_acceptance() -> None:
-    """Queues in requests, speed in bytes per second, latency in seconds; the section of speculation is there only with speculation."""
+    """Queues in requests, speed in bytes per second, latency in seconds, on a split engine alone; the section of speculation is
+    there only with speculation."""
     section = {
         "mode": "prefill",
         "prefill_bootstrap_queue_reqs": 3,
@@ -96,7 +97,8 @@ def test_the_hand_over_of_a_split_engine_and_its_acceptance() -> None:
         signals.ACCEPT_LENGTH: {0: 2.4},
     }
     assert reading.facts.role == "prefill"
-    without = loads({"dp_rank": 0, "timestamp": NOW, "disaggregation": {"mode": "null"}, "speculative": None})
+    whole = {**section, "mode": "null", "prefill_bootstrap_queue_reqs": 0, "prefill_inflight_queue_reqs": 0}
+    without = loads({"dp_rank": 0, "timestamp": NOW, "disaggregation": whole, "speculative": None})
     assert set(without.values) == {signals.SNAPSHOT_AGE}
 
 

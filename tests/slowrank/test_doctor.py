@@ -171,7 +171,7 @@ def test_a_prefill_server_is_not_asked_for_decode_steps() -> None:
     assert checkup.complete
     assert (checkup.impossible, checkup.weaker) == ((), ())
     assert _state(checkup, signals.DECODE_STEPS) is State.BESIDE
-    assert "prefill server does not decode\n  decode_steps, accept_length\n" in render(checkup, 200)
+    assert "Do not apply to an engine of this role\n  decode_steps, accept_length\n" in render(checkup, 200)
     assert not examine(window, {}).complete
 
 
