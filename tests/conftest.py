@@ -5,6 +5,7 @@ A test that needs one is skipped where there is none, and the end of the run say
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -104,20 +105,6 @@ def serve(server_binary, tmp_path) -> Serve:
 
 _not_run: set[str] = set()
 
-CLUSTERS, SERVED = "clusters", "servers"
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Two workers share the tests. What keeps time with real processes runs one after the other on one of them, first, as it takes
-    longest; so do, on either, the tests of real servers, which fetch them once."""
-    for item in items:
-        if item.get_closest_marker("cluster"):
-            item.add_marker(pytest.mark.xdist_group(CLUSTERS))
-        elif {"serve", "server_binary"} & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group(SERVED))
-    items.sort(key=lambda item: item.get_closest_marker("cluster") is None)
-
 
 def pytest_terminal_summary(terminalreporter) -> None:
     """Say aloud what was not tested."""
@@ -126,21 +113,28 @@ def pytest_terminal_summary(terminalreporter) -> None:
 
 
 def _unpacked(kind: Kind, cache: Path) -> tuple[Path, Path | None]:
-    """The binary out of the package, and its folder. Unpacked aside and renamed, so that an interrupted run leaves nothing half done."""
+    """The binary out of the package, and its folder. Unpacked aside and renamed, so that an interrupted run leaves nothing half done;
+    one run at a time fetches."""
     home = cache / kind.package
-    if not home.is_dir():
-        with tempfile.TemporaryDirectory(dir=cache) as folder:
-            try:
-                _run(["apt-get", "download", kind.package], folder)
-            except subprocess.CalledProcessError:
-                _run(["apt-get", "update"], folder)  # a fresh image has no package lists
-                _run(["apt-get", "download", kind.package], folder)
-            (deb,) = Path(folder).glob("*.deb")
-            _run(["dpkg-deb", "-x", str(deb), "unpacked"], folder)
-            if kind.home:
-                _move_home(Path(folder) / "unpacked" / kind.binary, kind.home)
-            (Path(folder) / "unpacked").rename(home)
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not home.is_dir():
+            _fetch(kind, cache, home)
     return home / kind.binary, home / kind.home.lstrip("/") if kind.home else None
+
+
+def _fetch(kind: Kind, cache: Path, home: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=cache) as folder:
+        try:
+            _run(["apt-get", "download", kind.package], folder)
+        except subprocess.CalledProcessError:
+            _run(["apt-get", "update"], folder)  # a fresh image has no package lists
+            _run(["apt-get", "download", kind.package], folder)
+        (deb,) = Path(folder).glob("*.deb")
+        _run(["dpkg-deb", "-x", str(deb), "unpacked"], folder)
+        if kind.home:
+            _move_home(Path(folder) / "unpacked" / kind.binary, kind.home)
+        (Path(folder) / "unpacked").rename(home)
 
 
 def _move_home(binary: Path, home: str) -> None:
