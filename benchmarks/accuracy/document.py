@@ -50,8 +50,8 @@ def ablation_section(runs: Sequence[Judged]) -> str:
     rows += [_row(a.name, headline(some, _without(a.name))) for a in ABLATIONS]
     rows.append(_row("no healthy past", headline(some, lambda r: r.observed.no_past)))
     return (
-        "The same runs, faults that metrics can tell; the last column counts verdicts that blame wrongly with a confidence above .8. The "
-        "captures of virtual time hold no hardware signals, so taking them away changes nothing there.\n\n"
+        "The same runs, faults that metrics can tell; the last column counts verdicts that blame wrongly with a confidence above .8. "
+        "Captures of virtual time hold the cards' pages, one every 5 s.\n\n"
         + table(["read", "class macro-F1", "culprit", "cause", "abstained", "wrong class", "wrong and sure"], rows)
     )
 
