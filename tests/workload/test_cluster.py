@@ -103,7 +103,8 @@ def test_an_idle_cluster_runs_nothing_until_somebody_asks(probe):
             control.pin(Pin(f"short{rank}", rank, 3, exactly(8_192), exactly(1), exactly(5000)))
         now = reader.window(1.5, settle=1.0)
         assert now.imbalance[0] == 0
-        assert now.imbalance[1:] == pytest.approx([196_608] * 3, rel=0.01)
+        # of some 40 steps; a page may catch a rank between its two counters, which is one step more or less
+        assert now.imbalance[1:] == pytest.approx([196_608] * 3, rel=0.03)
         assert now.pairs[0] / now.pairs[1] == pytest.approx(7, rel=0.05)
         assert [load["num_running_reqs"] for load in now.loads] == [4] * 4
 
