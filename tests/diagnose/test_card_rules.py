@@ -10,6 +10,7 @@ from collector import signals
 from diagnose.engine import diagnose
 from diagnose.model import Class, Finding, Healthy, NoData, Verdict
 from diagnose.rules import load
+from tests.diagnose.conftest import as_stated
 
 CARDS = {
     "gpu_throttled": {"throttled": {3: 0.4}},
@@ -123,7 +124,7 @@ def test_an_xid_belongs_to_the_rule_of_its_part(code, rule, plant, past):
 
 def test_without_a_past_a_slow_card_is_named_and_its_price_bounded_by_its_clock(plant):
     """A card at 0.4 of its peers' clock costs at most 0.6 of the step time; how much is not said to be known."""
-    verdict: Verdict = diagnose(plant(group=1.3, cards=True, throttled={3: 0.4}).window()).verdict
+    verdict: Verdict = diagnose(plant(group=1.3, cards=True, throttled={3: 0.4}).window(), sure=as_stated).verdict
     assert (verdict.cause, verdict.ranks) == ("gpu_throttled", (3,))
     assert verdict.share is not None
     assert (verdict.share.low, round(verdict.share.high, 2)) == (0.0, 0.6)

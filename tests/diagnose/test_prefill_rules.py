@@ -11,6 +11,7 @@ from collector import signals
 from diagnose import blocks, bursts, prefill_drag
 from diagnose.engine import diagnose
 from diagnose.model import Class, Finding, Healthy, NoData, Severity
+from tests.diagnose.conftest import as_stated
 
 LONE = {"long_prefill", "prefix_cache_skew", "burst_misrouted", "kv_pressure", "prefill_drags_decode"}
 
@@ -63,7 +64,8 @@ def test_a_short_window_without_a_past_only_notes_a_prefilling_rank(seconds, sev
 def test_a_burst_needs_request_counts_to_be_told_from_long_prompts(scenes):
     """Without counts the class and the rank stay, the cause is what prefill alone says, with less confidence."""
     window, past = scenes["burst_misrouted"].window(), scenes["healthy"].window()
-    whole, part = diagnose(window, past).verdict, diagnose(window.without(signals.WAITING), past.without(signals.WAITING)).verdict
+    less = window.without(signals.WAITING), past.without(signals.WAITING)
+    whole, part = diagnose(window, past, sure=as_stated).verdict, diagnose(*less, sure=as_stated).verdict
     assert whole.cause == "burst_misrouted"
     assert (part.klass, part.ranks) == (Class.LOAD, (2,))
     assert part.cause != "burst_misrouted"
@@ -122,7 +124,7 @@ def test_prefill_in_turn_is_priced_against_the_past(plant):
 
 def test_prefill_in_turn_without_a_past_is_a_note(plant):
     """The engine may have been built for such traffic: it is told, nobody is sent for, and the confidence says so."""
-    verdict = diagnose(plant(turns=0.6).window()).verdict
+    verdict = diagnose(plant(turns=0.6).window(), sure=as_stated).verdict
     assert (verdict.cause, verdict.severity, verdict.ranks) == ("prefill_drags_decode", Severity.NOTE, ())
     assert verdict.confidence <= prefill_drag.UNCOMPARED
 
