@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import pytest
 
 READY = 30.0
@@ -31,6 +32,7 @@ class Kind:
     binary: str
     names: tuple[str, ...]
     listening: re.Pattern[str]
+    ready: str = "/-/ready"  # answers 200 once it takes queries, which is later than it listens
     home: str = ""  # where the binary looks for its own files, if it does: rewritten, as the package is not installed
 
 
@@ -40,7 +42,7 @@ SERVERS = {
         "usr/bin/prometheus-alertmanager",
         ("prometheus-alertmanager", "alertmanager"),
         re.compile(r'msg="Listening on" address=(127\.0\.0\.1:[1-9]\d*)'),
-        "/usr/share/prometheus/alertmanager",  # Debian moved the templates out of the binary
+        home="/usr/share/prometheus/alertmanager",  # Debian moved the templates out of the binary
     ),
     "prometheus": Kind(
         "prometheus",
@@ -54,6 +56,7 @@ SERVERS = {
         "usr/bin/victoria-metrics",
         ("victoria-metrics", "victoria-metrics-prod"),
         re.compile(r"starting http server at http://(127\.0\.0\.1:[1-9]\d*)/"),
+        "/health",
     ),
 }
 """By the name that a test asks for. Another server is one more line."""
@@ -95,7 +98,9 @@ def serve(server_binary, tmp_path) -> Serve:
         with log.open("wb") as out:
             process = subprocess.Popen([str(binary), *arguments], cwd=folder, stdout=out, stderr=subprocess.STDOUT)
         try:
-            yield f"http://{_address(process, log, SERVERS[name].listening)}"
+            url = f"http://{_address(process, log, SERVERS[name].listening)}"
+            _wait(url + SERVERS[name].ready)
+            yield url
         finally:
             process.terminate()
             process.wait(10)
@@ -110,6 +115,14 @@ def pytest_terminal_summary(terminalreporter) -> None:
     """Say aloud what was not tested."""
     for reason in sorted(_not_run):
         terminalreporter.write_line(f"NOT TESTED: {reason}", red=True)
+
+
+def _wait(url: str) -> None:
+    """Until it answers 200, READY seconds at most."""
+    limit = time.monotonic() + READY
+    while httpx.get(url, trust_env=False).status_code != httpx.codes.OK:
+        assert time.monotonic() < limit, f"{url} is not ready after {READY:.0f} s"
+        time.sleep(0.05)
 
 
 def _unpacked(kind: Kind, cache: Path) -> tuple[Path, Path | None]:
