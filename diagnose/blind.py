@@ -35,12 +35,17 @@ def excused(case: Case, rules: Mapping[str, Rule], silent: Mapping[str, NoData])
         return False
     if case.window.engine.clock is Clock.NONE:
         return all(never_shown(case, outcome) for outcome in silent.values())
-    return _unchanged(case) and all(never_shown(case, o) or rules[rule_id].klass is Class.LOAD for rule_id, o in silent.items())
+    return _unchanged_as_loaded(case) and all(never_shown(case, o) or rules[rule_id].klass is Class.LOAD for rule_id, o in silent.items())
 
 
-def _unchanged(case: Case) -> bool:
+def unchanged(case: Case) -> bool:
+    """Whether the step time is known to be what it was in the healthy past."""
     before = lockstep.cadence(case.baseline) if case.baseline else None
-    if case.baseline is None or before is None or case.step_time is None:
+    return before is not None and case.step_time is not None and case.step_time - before < UNCHANGED * before
+
+
+def _unchanged_as_loaded(case: Case) -> bool:
+    if case.baseline is None or not unchanged(case):
         return False
     grown = group_pace.growth(case.window, case.baseline)
-    return case.step_time - before < UNCHANGED * before and grown is not None and grown >= AS_LOADED
+    return grown is not None and grown >= AS_LOADED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from collector import promql, signals
-from collector.model import Clock, FloatArray
+from collector.model import Clock
 from diagnose import attribution, entangled, late_host, lockstep, own_load
 from diagnose.case import Case
 from diagnose.dealt import Deal
@@ -54,8 +54,8 @@ def uneven_deal(case: Case, limit: Limits) -> Deal | Healthy | NoData:
     return Deal(
         rows=rows,
         share=_with_host(case, load.lost) if entwined else load.lost,
-        counts=_over(running),
-        lengths=_over(lengths),
+        counts=lockstep.over_peers(running),
+        lengths=lockstep.over_peers(lengths),
         would_tell=entangled.EXPERIMENT if entwined else "",
         weakened_by=case.window.missing(signals.ATTENTION_PAIRS, signals.RESIDENT_TOKENS, signals.DECODE_STEPS),
     )
@@ -73,12 +73,6 @@ def _with_host(case: Case, share: Share) -> Share:
     """The share of the deal, up to what the leader's lateness costs too: the two cannot be told apart."""
     more = case.host_lost.high if case.host_lost else 0.0
     return Share(share.mid, share.low, min(1.0, share.high + more))
-
-
-def _over(values: FloatArray) -> FloatArray:
-    """(R,) values over the median of the other ranks'; 1 where there is none."""
-    usual = lockstep.peers_median(values)
-    return np.asarray(np.where(np.isfinite(usual), values / np.maximum(usual, 1e-9), 1.0))
 
 
 def evidence(case: Case, row: int) -> tuple[Evidence, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from collector import enabling, promql, signals
 from collector.model import Window
-from diagnose import blind, change, lockstep, loss, remedies
+from diagnose import blind, change, loss, remedies
 from diagnose.case import Case
 from diagnose.confidence import calibrated, calibration
 from diagnose.model import (
@@ -45,9 +45,6 @@ UNTESTED = 0.8
 """Factor on the confidence of `healthy` for each rule that could not look and is excused: the comparison with a past that was not given,
 and structural rules when the step time is known not to have risen. SGLang reports expert load only when told to, and a group whose steps
 are as short as ever has no hot experts that matter."""
-
-UNCHANGED = 0.05
-"""Share of step time within which it counts as unchanged against the past: the size from which rules blame a cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +161,7 @@ def _nothing_found(
 ) -> Verdict:
     unanswered = {rule_id: o for rule_id, o in outcomes.items() if isinstance(o, NoData) and not _unread(case, rules[rule_id])}
     silent = {rule_id: o for rule_id, o in unanswered.items() if _counts(case, rules[rule_id])}
-    excused = _unchanged(case) and all(o.missing and rules[rule_id].klass is Class.STRUCTURAL for rule_id, o in silent.items())
+    excused = blind.unchanged(case) and all(o.missing and rules[rule_id].klass is Class.STRUCTURAL for rule_id, o in silent.items())
     excused = excused or blind.excused(case, rules, silent)
     if not case.working or (silent and not excused) or _unexplained(case, lost):
         return Verdict(
@@ -198,12 +195,6 @@ def _unexplained(case: Case, lost: LostTime) -> bool:
     """Whether so much is lost, more than in the healthy past, that a window without a finding is not healthy."""
     share = lost.share or 0.0
     return share >= UNEXPLAINED and share - loss.usual(case) >= UNEXPLAINED
-
-
-def _unchanged(case: Case) -> bool:
-    """Whether the step time is known to be what it was in the healthy past."""
-    before = lockstep.cadence(case.baseline) if case.baseline else None
-    return before is not None and case.step_time is not None and case.step_time - before < UNCHANGED * before
 
 
 def _untested(case: Case, unanswered: Iterable[NoData]) -> int:

@@ -139,6 +139,12 @@ def peers_median(values: FloatArray) -> FloatArray:
     return np.where(some, (ordered[np.clip(low, 0, limit)] + ordered[np.clip(high, 0, limit)]) / 2, np.nan)
 
 
+def over_peers(values: FloatArray) -> FloatArray:
+    """(R,) how many times the median of the *other* ranks' each value is; 1 where either was not seen, huge where the others have none."""
+    usual = peers_median(values)
+    return np.where(np.isfinite(values) & np.isfinite(usual), values / np.maximum(usual, 1e-9), 1.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Waits:
     """Who waits how long in the host exchanges, per step.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from collector import promql, signals
-from collector.model import FloatArray
 from diagnose import independent, lockstep
 from diagnose.case import Case
 from diagnose.dealt import Deal
@@ -29,7 +28,7 @@ def uneven(case: Case, least: float) -> Deal | Healthy | NoData:
     if found.longer[row] < least:
         return Healthy(f"the rank with the longest steps needs {found.longer[row]:.1%} more of its own time than its peers")
     kv = window.mean(signals.RESIDENT_TOKENS) if window.has(signals.RESIDENT_TOKENS) else window.mean(signals.KV_USAGE)
-    counts, lengths = _over(running), _over(kv / np.maximum(running, 0.5))
+    counts, lengths = lockstep.over_peers(running), lockstep.over_peers(kv / np.maximum(running, 0.5))
     if max(counts[row], lengths[row]) < APART:
         return Healthy(f"the rank with the longest steps has {counts[row]:.1f} times its peers' requests, {lengths[row]:.1f} times as long")
     if found.slower[row] > 0:
@@ -47,12 +46,6 @@ def evidence(case: Case, row: int) -> tuple[Evidence, ...]:
     """What one rank's own steps take and what it runs, against its peers."""
     found = independent.pace(case.window)
     return (*(() if found is None else (_steps(case, found, row),)), requests(case, row))
-
-
-def _over(values: FloatArray) -> FloatArray:
-    """(R,) values over the median of the other ranks'; 1 where there is none."""
-    usual = lockstep.peers_median(values)
-    return np.asarray(np.where(np.isfinite(values) & (usual > 0), values / np.where(usual > 0, usual, 1.0), 1.0))
 
 
 def _steps(case: Case, found: independent.Pace, row: int) -> Evidence:

@@ -22,7 +22,8 @@ EVENTS = ("stuck_rank", "stale_ledger", "kv_pressure")
 """Faults that are seen by ages and events, whatever they do to the step time: they say nothing about how small a slowdown is found."""
 _LEGEND = (
     "Rows are what was injected, columns what was said. Card evidence only: what would show it was not read (DeepXTrace's matrix for a "
-    "queue before a card), so it is a longer step for everybody. Hidden by overlap: a late host whose step time rose by less than 5 %."
+    "queue before a card), so it is a longer step for everybody. Hidden by overlap: a late host whose step time rose by less than 5 %. "
+    "What a note says stands in these tables under its class; counts of blame leave notes out, as nobody is told of them."
 )
 SLOWDOWNS = ((0.0, 0.05), (0.05, 0.1), (0.1, 0.2), (0.2, 0.4), (0.4, math.inf))
 

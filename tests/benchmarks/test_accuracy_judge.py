@@ -133,3 +133,12 @@ def test_every_fault_takes_part_by_itself():
     planned = {spec.about for spec in plan.single([100], ["chat"])}
     assert planned == set(faults.load())
     assert {f.klass for f in faults.load().values() if f.id in load() and f.klass != "neither"} <= {"single-point", "load", "structural"}
+
+
+def test_a_note_blames_nobody():
+    """Of a healthy run and a card fault that each get a note of another class none is blamed wrongly; the fault is abstained on."""
+    note = replace(said("load", "idle_lockstep"), severity="note")
+    counted = headline([run(note), run(note, HOST), run(said("load", "idle_lockstep"))])
+    assert (counted.wrong.of, counted.abstained.of) == (3, 1)
+    assert str(counted.wrong).startswith("0.333 ")
+    assert str(counted.abstained).startswith("1.000 ")
