@@ -46,8 +46,12 @@ if TYPE_CHECKING:
 )
 def outside_the_ranks(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     window, found = case.window, case.first_tokens
-    if missing := window.missing(*front_end.NEEDS, signals.STEPS_ACTIVE):
+    if missing := window.missing(*front_end.needs(window), signals.STEPS_ACTIVE):
         return NoData(missing, "how long requests wait for their first token, or how long the ranks hold them, was not observed")
+    if window.engine.kind == "vllm" and front_end.stays_long(window):
+        return NoData(
+            (), "requests stay for most of the window, and vLLM tells how long the ranks held one when it ends: a longer window would tell"
+        )
     if found is None:
         return NoData((), "no streaming request got its first token in this window")
     if not case.long_enough:
