@@ -24,6 +24,9 @@ _ALWAYS = (signals.FIRST_TOKEN_TIME, signals.FIRST_TOKENS, signals.WAITING)
 NEEDS = (*_ALWAYS, signals.PREFILL_BUSY)
 ON_VLLM = (*_ALWAYS, signals.RUNNING, signals.REQUEST_QUEUE_TIME, signals.REQUEST_PREFILL_TIME, signals.FINISHED_REQUESTS)
 
+BETTER = (signals.RUNNING, signals.GRAPH_STEPS, signals.EAGER_STEPS, signals.DECODE_STEPS, signals.DECODE_TIME)
+"""What makes the answer surer where ranks tell it; vLLM's requests tell it all themselves."""
+
 STAY = 0.5
 """Of the window, that a request may stay: as many of those that end in it then began in it as did not, and all that end in its last block.
 Arithmetic."""

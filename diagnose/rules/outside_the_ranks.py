@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from diagnose.rules import Limits
 
 
+_CPU = {
+    "sglang": "sglang:process_cpu_seconds_total by component: tokenizer, detokenizer",
+    "vllm": "the processes VLLM::APIServer, or process_cpu_seconds_total where there is one",
+}
+
+
 @rule(
     klass=Class.OUTSIDE,
     severity=Severity.TICKET,
@@ -64,7 +70,7 @@ def outside_the_ranks(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     held = float(np.nansum(window.mean(signals.RUNNING) + window.mean(signals.WAITING)))
     away = found.rate * found.outside
     share = away / (away + held)
-    weakened = window.missing(signals.RUNNING, signals.GRAPH_STEPS, signals.EAGER_STEPS, signals.DECODE_STEPS, signals.DECODE_TIME)
+    weakened = () if window.engine.kind == "vllm" else window.missing(*front_end.BETTER)
     return Finding(
         ranks=(),
         share=Share(share, share, min(1.0, share * found.wait / found.outside)),
@@ -83,7 +89,6 @@ def outside_the_ranks(case: Case, limit: Limits) -> Finding | Healthy | NoData:
                 promql=promql.ANSWER_WAIT,
             ),
         ),
-        would_tell="CPU of the front end (sglang:process_cpu_seconds_total by component): a tokenizer or detokenizer at one core is full;"
-        " if none is, the network between",
+        would_tell=f"CPU of the front end ({_CPU.get(window.engine.kind, 'top')}): one at a core is full; if none is, the network between",
         weakened_by=weakened,
     )
