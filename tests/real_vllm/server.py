@@ -50,9 +50,17 @@ class Server:
             assert self._process.poll() is None, self._log()
             with contextlib.suppress(httpx.HTTPError):
                 if httpx.get(f"{self.url}/health", timeout=2).status_code == 200:
+                    self._spread()
                     return
             time.sleep(1)
         raise AssertionError(f"not up after {START_S:.0f} s (SLOWRANK_VLLM_START_S): {self._log()}")
+
+    def _spread(self) -> None:
+        """Each rank's worker on a core of its own: vLLM by itself was seen to bind those of two engines to one core."""
+        cores = sorted(os.sched_getaffinity(0))
+        for rank in range(2):
+            for thread in Path(f"/proc/{self._pids(rank)['Worker']}/task").iterdir():
+                os.sched_setaffinity(int(thread.name), {cores[rank % len(cores)]})
 
     def _log(self) -> str:
         return (self._folder / "log").read_text()[-2000:]
@@ -95,9 +103,8 @@ class Server:
 
     @contextlib.contextmanager
     def starved(self, rank: int, thieves: int = 3) -> Iterator[None]:
-        """Competitors on the core of a rank's forwards, each with the process' own weight: it gets one part in `thieves` and one."""
-        pid = self._pids(rank)["Worker"]
-        core = min(os.sched_getaffinity(pid))
+        """Competitors on the core of a rank's forwards, each with the weight of this test's process."""
+        core = min(os.sched_getaffinity(self._pids(rank)["Worker"]))
         running = [subprocess.Popen([sys.executable, "-c", SPIN, str(core)]) for _ in range(thieves)]
         try:
             yield
