@@ -268,5 +268,5 @@ def test_a_rise_too_small_to_blame_is_told_with_its_figure(plant):
     (note,) = [note for note in told.notes if "in the healthy past" in note]
     assert f"{slower.step_time * 1e3:.1f} ms" in note
     assert f"{plant().step_time * 1e3:.1f} ms" in note
-    said = float(re.search(r"([\d.]+)%", note)[1])
+    said = float(re.search(r"([\d.]+)%", note)[1])  # type: ignore[index]
     assert said == pytest.approx(100 * 0.05 / 1.05, abs=1.0)
