@@ -20,8 +20,7 @@ class Request(msgspec.Struct, eq=False):
     output: int
     arrived: float = 0.0  # monotonic seconds
     scheduled: int = 0  # output tokens whose step has been scheduled
-    produced: int = 0  # output tokens whose step has ended
-    filled: int = 0  # context tokens whose KV is there or on its way
+    filled: int = 0  # context tokens prefilled, the cached ones included; one that decodes has all of its context but the last token
     held: int = 0  # KV tokens taken
     aborted: bool = False
     prefix: tuple[Segment, ...] = ()  # what the prompt begins with; the rank's own cache then tells `cached`
@@ -62,6 +61,8 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
     cached_tokens: int  # prefix tokens of the requests whose prefill starts here
     requests: tuple[Request, ...]  # those that get tokens out of this step
     gains: tuple[int, ...]  # how many each of them gets
+    first: tuple[Request, ...] = ()  # of `requests`: those that get their first token
+    last: tuple[Request, ...] = ()  # of `requests`: those that get their last one
     started: tuple[Request, ...] = ()  # those that run for the first time
     rows: int = 0  # decode rows
     row_pairs: int = 0  # pairs of the decode rows

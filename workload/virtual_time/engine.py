@@ -210,8 +210,7 @@ class Engine:
             if rank.mail and rank.mail[0][0] <= self._base:
                 rank.lane.due = self._loop
                 # who is aborted gets nothing out of the step in flight
-                open_end = rank.aborts > 0
-                if (flying := rank.lane.catch_up(self._loop, open_end=open_end)) is not None:
+                if (flying := rank.lane.catch_up(self._loop, flying=rank.aborts > 0)) is not None:
                     asked.append((rank, flying))
                 while rank.mail and rank.mail[0][0] <= self._base:
                     _, message = rank.mail.popleft()

@@ -7,6 +7,7 @@ scheduler together when something happens. Every decision is the scheduler's own
 from __future__ import annotations
 
 from workload.scheduler import Batch, Scheduler
+from workload.scheduling.prefill import longest
 
 _NEVER = 1 << 62  # a step that is not reached
 
@@ -25,31 +26,27 @@ class Lane:
         """KV tokens in use once `step` is scheduled."""
         return self.scheduler.kv.used + self.rows * max(0, step + 1 - self._counted_from)
 
-    def catch_up(self, step: int, *, open_end: bool = False) -> Batch | None:
-        """Tells the scheduler of the steps counted before `step`, with their results.
+    def catch_up(self, step: int, *, flying: bool = False) -> Batch | None:
+        """Tells the scheduler of the steps counted before `step`.
 
-        With `open_end` the result of the last of them, still in flight, is left to `Scheduler.complete`: its batch is returned, if it
-        was counted.
+        With `flying` the batch of the last of them, whose result is still to come, is returned for `Scheduler.complete`, if it was
+        counted; the others brought nobody's first or last token, and nothing is to be booked for them.
         """
         counted = step - self._counted_from
         self._counted_from = step
         if counted <= 0 or not self.rows:
             return None
         scheduler = self.scheduler
-        requests = tuple(scheduler.running)
-        ended = counted - open_end
-        for request in requests:
+        for request in scheduler.running:
             request.scheduled += counted
-            request.filled += counted
             request.held += counted
-            request.produced += ended
-        scheduler.kv.take(counted * len(requests))
+        scheduler.kv.take(counted * self.rows)
         scheduler.ratio.decoded(counted)
-        if not open_end:
+        if not flying:
             return None
+        requests = tuple(scheduler.running)
         rows, pairs = self.rows, self.pairs + (counted - 1) * self.rows
-        longest = max(r.filled for r in requests)
-        return Batch("decode", rows, pairs, longest, 0, requests, (1,) * rows, rows=rows, row_pairs=pairs)
+        return Batch("decode", rows, pairs, longest(requests), 0, requests, (1,) * rows, rows=rows, row_pairs=pairs)
 
     def ask(self, step: int) -> Batch | None:
         """The scheduler's own batch for `step`; `catch_up` comes first."""
