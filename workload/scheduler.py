@@ -22,6 +22,7 @@ from workload.scheduling.speculation import Acceptance
 __all__ = ["Batch", "Request", "Result", "Retracted", "Scheduler"]
 
 _DEFAULTS = EngineFlags()
+_NOTHING_RETRACTED = Retracted()
 
 
 class Scheduler:
@@ -38,7 +39,7 @@ class Scheduler:
         self.running: list[Request] = []
         self._partial: Request | None = None  # admitted, its prefill not complete
         self._live: dict[int, Request] = {}
-        self._retracted = Retracted()
+        self._retracted = _NOTHING_RETRACTED
 
     def submit(self, request: Request) -> None:
         if request.prompt + request.output > self.kv.capacity:
@@ -102,7 +103,7 @@ class Scheduler:
         return not self._live
 
     def take_retracted(self) -> Retracted:
-        taken, self._retracted = self._retracted, Retracted()
+        taken, self._retracted = self._retracted, _NOTHING_RETRACTED
         return taken
 
     def _enqueue(self, request: Request) -> None:

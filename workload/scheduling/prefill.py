@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from workload.scheduling.request import Batch, Request
 
@@ -11,17 +12,16 @@ Admit = Callable[[int, list[Request]], Request | None]
 Compute = Callable[[Request, int], None]
 
 
-@dataclass(slots=True)
-class Prefill:
+class Prefill(msgspec.Struct):
     """`pairs` are those of the computed `tokens`. `ended`: whose prefill is complete, so that the step makes their next token."""
 
     tokens: int = 0
     pairs: int = 0
     longest: int = 0  # context before a chunk, of the request that has most
     cached: int = 0  # prefix tokens of the requests whose prefill starts here
-    ended: list[Request] = field(default_factory=list)
-    started: list[Request] = field(default_factory=list)  # those that run for the first time
-    first: list[Request] = field(default_factory=list)  # of `ended`: those without a token yet
+    ended: list[Request] = []
+    started: list[Request] = []  # those that run for the first time
+    first: list[Request] = []  # of `ended`: those without a token yet
     partial: Request | None = None  # begun, and not complete
 
     def batch(self, rows: tuple[Request, ...], row_pairs: int, gains: tuple[int, ...]) -> Batch:

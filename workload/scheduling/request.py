@@ -74,17 +74,15 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
         return self.mode != "decode"
 
 
-@dataclass(slots=True)
-class Result:
+class Result(msgspec.Struct):
     """What came out of a step."""
 
-    first: list[int] = field(default_factory=list)
-    finished: list[int] = field(default_factory=list)
+    first: list[int] = []
+    finished: list[int] = []
     generated: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Retracted:
+class Retracted(msgspec.Struct, frozen=True, gc=False):
     """Taken back for want of KV since last asked."""
 
     requests: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,8 +41,8 @@ class Launched:
         for row, rank in diary.extending:
             extend[row, rank] = True
         return cls(
-            tokens=np.array(diary.tokens, dtype=float),
-            pairs=np.array(diary.pairs, dtype=float),
+            tokens=_table(diary.tokens, hosts.ranks),
+            pairs=_table(diary.pairs, hosts.ranks),
             extend=extend,
             at=hosts.launched[:count] + np.array(diary.base)[:, None],
             sync=(hosts.told - hosts.asked)[:count],
@@ -58,6 +59,11 @@ class Launched:
     def after(self, before: Launched) -> Launched:
         """With the last row of the block before in front."""
         return Launched(*(np.concatenate((getattr(before, name)[-1:], getattr(self, name))) for name in self.__slots__))
+
+
+def _table(rows: list[list[int]], width: int) -> Array:
+    """The rows as an array; number by number, which takes two thirds of the time of `np.array`."""
+    return np.fromiter(itertools.chain.from_iterable(rows), float, len(rows) * width).reshape(-1, width)
 
 
 def booked(both: Launched, diary: Diary) -> dict[str, Array]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from workload.config import ClusterConfig
@@ -31,8 +31,7 @@ _RATIO = np.array(specs.IMBALANCE_RATIOS)
 _FIRST = np.array(specs.FIRST_TOKEN_SECONDS)
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(msgspec.Struct, frozen=True, gc=False):
     """A rank's published load, with what the reporter knows beside its scheduler."""
 
     known: Published

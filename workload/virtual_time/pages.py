@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -43,7 +44,7 @@ class MetricsPage:
         self._groups = list(groups.values())
         self._firsts = np.array([max(group, key=lambda place: columns[place].sample.endswith("_count")) for group in self._groups])
         self._shown: bytes | None = None
-        self._template = ""
+        self._template = b""
         self._places = np.zeros(0, dtype=int)
 
     def render(self, values: Array) -> str:
@@ -52,7 +53,12 @@ class MetricsPage:
         if (shown := present.tobytes()) != self._shown:
             self._shown = shown
             self._lay_out({place for group, there in zip(self._groups, present, strict=True) if not there for place in group})
-        return self._template % tuple(values[self._places].tolist())
+        numbers = values[self._places]
+        written = _written(numbers.tolist())
+        # in plain digits both encoders write a number alike, with an exponent they do not
+        for odd in np.flatnonzero((numbers >= _PLAIN[1]) | ((numbers < _PLAIN[0]) & (numbers > 0))).tolist():
+            written[odd] = repr(float(numbers[odd])).encode()
+        return (self._template % tuple(written)).decode()
 
     def _lay_out(self, absent: set[int]) -> None:
         lines: list[str] = []
@@ -64,9 +70,9 @@ class MetricsPage:
             if column.family is not family:
                 family = column.family
                 lines += [f"# HELP {PREFIX}{family.name} {HELP}", f"# TYPE {PREFIX}{family.name} {family.kind}"]
-            lines.append(f"{PREFIX}{column.sample}{{{self._labels(column)}}} %r")
+            lines.append(f"{PREFIX}{column.sample}{{{self._labels(column)}}} %b")
             places.append(place)
-        self._template = "\n".join(lines) + "\n"
+        self._template = ("\n".join(lines) + "\n").encode()
         self._places = np.array(places)
 
     def _labels(self, column: Column) -> str:
@@ -144,10 +150,14 @@ class LoadsPage:
                 snapshot.moments if snapshot.moments[0] else None,
                 p.waiting,
             )
-        # one call for all of them, a value a line, takes half as long as Python's own formatting
-        *lines, _ = _ENCODER.encode_lines(values).split(b"\n")
-        return (self._template % tuple(lines)).decode()
+        return (self._template % tuple(_written(values))).decode()
 
 
 _ENCODER = msgspec.json.Encoder()
 _HOLE = "a number"  # where one goes: a JSON string that no page has
+_PLAIN = (1e-4, 1e16)  # from here, and below there, Python and msgspec write a positive float without an exponent
+
+
+def _written(values: list[Any]) -> list[bytes]:
+    """Each of them as JSON. One call for all, a value a line, takes a fifth of the time of Python's own formatting."""
+    return _ENCODER.encode_lines(values).split(b"\n")[:-1]
