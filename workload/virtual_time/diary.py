@@ -38,8 +38,10 @@ class Published(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class Diary:
-    """One row per loop. `base`: the first rank's begin; `end`: the step's end on the cards, NaN where none was launched."""
+    """One row per loop, from loop `first` on. `base`: the first rank's begin; `end`: the step's end on the cards, NaN where none was
+    launched."""
 
+    first: int
     hosts: HostTimes
     base: list[float] = field(default_factory=list)
     end: list[float] = field(default_factory=list)

@@ -12,6 +12,8 @@ from workload.virtual_time.lane import Lane
 from workload.virtual_time.processor import Processor
 from workload.wire import Abort, Busy, GraphVote, KvReserve, Publisher, RankOrder, Submit
 
+TRANSIT = 0.5e-3  # seconds from the front end to a rank's process: a socket and a wake-up. The right size, not a measurement
+
 
 class Rank:
     def __init__(self, config: ClusterConfig, number: int) -> None:
