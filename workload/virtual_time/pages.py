@@ -28,6 +28,22 @@ METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 LOADS_TYPE = "application/json"
 
 
+class _Body:
+    """A body with a hole, `%b`, for every number."""
+
+    def __init__(self, template: str) -> None:
+        self._plain = template.encode()
+        # most of a page is labels, and quoting them each time takes longer than compressing the whole
+        self._quoted = msgspec.json.encode(template)
+
+    def text(self, numbers: list[bytes]) -> str:
+        return (self._plain % tuple(numbers)).decode()
+
+    def quoted(self, numbers: list[bytes]) -> bytes:
+        """As a JSON string; a number has nothing to be quoted."""
+        return self._quoted % tuple(numbers)
+
+
 class MetricsPage:
     """Renders counters; a series that counts events appears with the first one, as prometheus_client's do."""
 
@@ -44,11 +60,21 @@ class MetricsPage:
         self._groups = list(groups.values())
         self._firsts = np.array([max(group, key=lambda place: columns[place].sample.endswith("_count")) for group in self._groups])
         self._shown: bytes | None = None
-        self._template = b""
+        self._body = _Body("")
         self._places = np.zeros(0, dtype=int)
 
     def render(self, values: Array) -> str:
         """The body. Every number is written as Python does, and so as prometheus_client does."""
+        numbers = self._numbers(values)
+        return self._body.text(numbers)
+
+    def quoted(self, values: Array) -> bytes:
+        """The body as a JSON string."""
+        numbers = self._numbers(values)
+        return self._body.quoted(numbers)
+
+    def _numbers(self, values: Array) -> list[bytes]:
+        """What is to be filled in; lays the body out anew where a series has appeared."""
         present = values[self._firsts] > 0
         if (shown := present.tobytes()) != self._shown:
             self._shown = shown
@@ -58,7 +84,7 @@ class MetricsPage:
         # in plain digits both encoders write a number alike, with an exponent they do not
         for odd in np.flatnonzero((numbers >= _PLAIN[1]) | ((numbers < _PLAIN[0]) & (numbers > 0))).tolist():
             written[odd] = repr(float(numbers[odd])).encode()
-        return (self._template % tuple(written)).decode()
+        return written
 
     def _lay_out(self, absent: set[int]) -> None:
         lines: list[str] = []
@@ -72,7 +98,7 @@ class MetricsPage:
                 lines += [f"# HELP {PREFIX}{family.name} {HELP}", f"# TYPE {PREFIX}{family.name} {family.kind}"]
             lines.append(f"{PREFIX}{column.sample}{{{self._labels(column)}}} %b")
             places.append(place)
-        self._template = ("\n".join(lines) + "\n").encode()
+        self._body = _Body("\n".join(lines) + "\n")
         self._places = np.array(places)
 
     def _labels(self, column: Column) -> str:
@@ -125,13 +151,20 @@ class LoadsPage:
             )
             entry |= dict.fromkeys(_LIVE, _HOLE) | {"queues": msgspec.structs.asdict(QueuesSection()) | {"waiting": _HOLE}}
             bodies.append(msgspec.json.encode(entry).decode())
-        head = {"timestamp": _HOLE, "version": VERSION, "accelerator": accelerator(config), "num_accelerators": 1}
+        head = {"timestamp": _TIME, "version": VERSION, "accelerator": accelerator(config), "num_accelerators": 1}
         page = msgspec.json.encode(head).decode()[:-1] + ',"loads":[' + ",".join(bodies) + "]}"
-        self._template = page.replace("%", "%%").replace(f'"{_HOLE}"', "%b").encode()
+        self._body = _Body(page.replace("%", "%%").replace(f'"{_HOLE}"', "%b").replace(_TIME, "%b"))
 
     def render(self, at: float, snapshots: Sequence[Snapshot]) -> str:
         """The body at `at` seconds from the start."""
-        values: list[object] = [datetime.fromtimestamp(self._start + at, UTC).isoformat(timespec="microseconds")]
+        return self._body.text(self._numbers(at, snapshots))
+
+    def quoted(self, at: float, snapshots: Sequence[Snapshot]) -> bytes:
+        """The body as a JSON string."""
+        return self._body.quoted(self._numbers(at, snapshots))
+
+    def _numbers(self, at: float, snapshots: Sequence[Snapshot]) -> list[bytes]:
+        values: list[object] = []
         for snapshot in snapshots:
             p = snapshot.known
             values += (
@@ -150,11 +183,12 @@ class LoadsPage:
                 snapshot.moments if snapshot.moments[0] else None,
                 p.waiting,
             )
-        return (self._template % tuple(_written(values))).decode()
+        return [datetime.fromtimestamp(self._start + at, UTC).isoformat(timespec="microseconds").encode(), *_written(values)]
 
 
 _ENCODER = msgspec.json.Encoder()
 _HOLE = "a number"  # where one goes: a JSON string that no page has
+_TIME = "a time"  # the same, for one
 _PLAIN = (1e-4, 1e16)  # from here, and below there, Python and msgspec write a positive float without an exponent
 
 
