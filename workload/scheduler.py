@@ -13,7 +13,7 @@ from workload.config import Limits
 from workload.kv import KvPool
 from workload.prefix import RankPrefixes
 from workload.scheduling.admission import NewTokenRatio, needs
-from workload.scheduling.prefill import longest, prefill
+from workload.scheduling.prefill import prefill
 from workload.scheduling.request import Batch, Queues, Request, Result, Retracted, Turned
 from workload.scheduling.retraction import victim
 from workload.scheduling.settings import EngineFlags
@@ -168,7 +168,7 @@ class Scheduler:
             "decode",
             rows,
             pairs,
-            longest(batch),
+            0,
             0,
             batch,
             gains,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
@@ -31,7 +31,7 @@ class Prefill(msgspec.Struct):
             "decode" if not self.tokens else "mixed" if rows else "extend",
             self.tokens + len(rows),
             self.pairs + row_pairs,
-            max(self.longest, longest(rows)),
+            self.longest,
             self.cached,
             requests,
             (*[1] * len(self.ended), *gains),
@@ -73,8 +73,3 @@ def prefill(budget: int, begun: Request | None, admit: Admit, compute: Compute |
         request.scheduled += 1
         step.ended.append(request)
     return step
-
-
-def longest(decoding: Sequence[Request]) -> int:
-    """Context before the token that the last step computes, of the request that has most; 0 without any."""
-    return max([r.prompt + r.scheduled for r in decoding], default=1) - 1

@@ -57,7 +57,7 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
     mode: Literal["extend", "mixed", "decode"]
     tokens: int
     pairs: int
-    max_prefix: int
+    max_prefix: int  # context before the chunk that is prefilled, of the request that has most; a decode row's is not counted
     cached_tokens: int  # prefix tokens of the requests whose prefill starts here
     requests: tuple[Request, ...]  # those that get tokens out of this step
     gains: tuple[int, ...]  # how many each of them gets
@@ -68,6 +68,11 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
     row_pairs: int = 0  # pairs of the decode rows
     width: int = 1  # tokens that the card computes per decode row: those to verify, under speculation
     accepted: int = 0  # drafted tokens that were accepted
+
+    @property
+    def decoding(self) -> tuple[Request, ...]:
+        """The decode rows."""
+        return self.requests[len(self.requests) - self.rows :]
 
     @property
     def extends(self) -> bool:

@@ -74,17 +74,15 @@ def booked(both: Launched, diary: Diary) -> dict[str, Array]:
     idle = stepped & (tokens == 0)
     before = np.concatenate(([-np.inf], np.where(np.isnan(was.end), -np.inf, was.end)[:-1]))
     span = np.where(stepped, was.end[:, None] - np.maximum(before[:, None], was.at), 0.0)
-    computed, cached, retracted = np.zeros_like(tokens), np.zeros_like(tokens), np.zeros((3, *tokens.shape))
+    computed, cached = np.zeros_like(tokens), np.zeros_like(tokens)
     generated = tokens * decode
     for extend in diary.extends:
         computed[extend.row, extend.rank] = extend.computed
         cached[extend.row, extend.rank] = extend.cached
     for row, rank, lost in diary.lost:
         generated[row, rank] -= lost
-    for row, rank, *counts in diary.retracted:
-        retracted[:, row, rank] += counts
     graph = was.graph[:, None]
-    return {
+    counted = {
         'dp_attention_tokens_total{kind="scheduled"}': tokens,
         'dp_attention_tokens_total{kind="imbalance"}': tokens.max(axis=1, keepdims=True) - tokens,
         'dp_attention_pairs_total{kind="scheduled"}': pairs,
@@ -101,10 +99,16 @@ def booked(both: Launched, diary: Diary) -> dict[str, Array]:
         'realtime_tokens_total{mode="prefill_compute"}': computed,
         'realtime_tokens_total{mode="prefill_cache"}': cached,
         'realtime_tokens_total{mode="decode"}': generated,
-        "num_retracted_requests_total": retracted[0],
-        "num_retracted_input_tokens_total": retracted[1],
-        "num_retracted_output_tokens_total": retracted[2],
     }
+    if diary.retracted:  # which is rare
+        retracted = np.zeros((len(_RETRACTED), *tokens.shape))
+        for row, rank, *counts in diary.retracted:
+            retracted[:, row, rank] += counts
+        counted |= dict(zip(_RETRACTED, retracted, strict=True))
+    return counted
+
+
+_RETRACTED = tuple(f"num_retracted_{what}_total" for what in ("requests", "input_tokens", "output_tokens"))
 
 
 def imbalance(tokens: Array) -> Array:

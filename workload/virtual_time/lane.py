@@ -7,7 +7,6 @@ scheduler together when something happens. Every decision is the scheduler's own
 from __future__ import annotations
 
 from workload.scheduler import Batch, Scheduler
-from workload.scheduling.prefill import longest
 
 _NEVER = 1 << 62  # a step that is not reached
 
@@ -46,7 +45,7 @@ class Lane:
             return None
         requests = tuple(scheduler.running)
         rows, pairs = self.rows, self.pairs + (counted - 1) * self.rows
-        return Batch("decode", rows, pairs, longest(requests), 0, requests, (1,) * rows, rows=rows, row_pairs=pairs)
+        return Batch("decode", rows, pairs, 0, 0, requests, (1,) * rows, rows=rows, row_pairs=pairs)
 
     def ask(self, step: int) -> Batch | None:
         """The scheduler's own batch for `step`; `catch_up` comes first."""
