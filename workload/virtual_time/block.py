@@ -16,9 +16,13 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """What was launched, loops x ranks; `end`, `level`, `graph` and `prefill` (some rank extends) per loop."""
+    """What was launched, loops x ranks; `end`, `level`, `graph` and `prefill` (some rank extends) per loop.
+
+    `tokens` are those of the metadata, one for each row of a decode; `gains` what a decode makes.
+    """
 
     tokens: Array
+    gains: Array
     pairs: Array
     extend: Mask
     at: Array
@@ -32,7 +36,7 @@ class Launched:
     def nothing(cls, ranks: int) -> Launched:
         """One loop that launched nothing, as before the first."""
         zero, no, nan = np.zeros((1, ranks)), np.zeros((1, ranks), dtype=bool), np.full(1, np.nan)
-        return cls(zero, zero, no, zero, zero, nan, nan, no[:, 0], no[:, 0])
+        return cls(zero, zero, zero, no, zero, zero, nan, nan, no[:, 0], no[:, 0])
 
     @classmethod
     def of(cls, diary: Diary) -> Launched:
@@ -40,8 +44,10 @@ class Launched:
         extend = np.zeros((count, hosts.ranks), dtype=bool)
         for row, rank in diary.extending:
             extend[row, rank] = True
+        tokens = _table(diary.tokens, hosts.ranks)
         return cls(
-            tokens=_table(diary.tokens, hosts.ranks),
+            tokens=tokens,
+            gains=_table(diary.gained, hosts.ranks) if diary.gained else tokens,
             pairs=_table(diary.pairs, hosts.ranks),
             extend=extend,
             at=hosts.launched[:count] + np.array(diary.base)[:, None],
@@ -66,8 +72,11 @@ def _table(rows: list[list[int]], width: int) -> Array:
     return np.fromiter(itertools.chain.from_iterable(rows), float, len(rows) * width).reshape(-1, width)
 
 
-def booked(both: Launched, diary: Diary) -> dict[str, Array]:
-    """What each loop books as the result of the loop before, by column and loop x rank. `both`: with the row before in front."""
+def booked(both: Launched, diary: Diary, forward: str) -> dict[str, Array]:
+    """What each loop books as the result of the loop before, by column and loop x rank.
+
+    `both`: with the row before in front; `forward`: what a decode's forward is called.
+    """
     was = Launched(*(getattr(both, name)[:-1] for name in both.__slots__))
     stepped = ~np.isnan(was.end)[:, None]
     tokens, pairs, decode = was.tokens, was.pairs, was.decode
@@ -75,7 +84,7 @@ def booked(both: Launched, diary: Diary) -> dict[str, Array]:
     before = np.concatenate(([-np.inf], np.where(np.isnan(was.end), -np.inf, was.end)[:-1]))
     span = np.where(stepped, was.end[:, None] - np.maximum(before[:, None], was.at), 0.0)
     computed, cached = np.zeros_like(tokens), np.zeros_like(tokens)
-    generated = tokens * decode
+    generated = was.gains * decode
     for extend in diary.extends:
         computed[extend.row, extend.rank] = extend.computed
         cached[extend.row, extend.rank] = extend.cached
@@ -90,7 +99,7 @@ def booked(both: Launched, diary: Diary) -> dict[str, Array]:
         'dp_attention_steps_total{rank_state="active"}': tokens > 0,
         'dp_attention_steps_total{rank_state="idle"}': idle,
         "dp_attention_sync_wait_seconds_sum": was.sync * stepped,
-        'forward_execution_seconds_total{category="decode"}': span * decode,
+        f'forward_execution_seconds_total{{category="{forward}"}}': span * decode,
         'forward_execution_seconds_total{category="extend"}': span * was.extend,
         'forward_execution_seconds_total{category="idle"}': span * idle,
         'cuda_graph_passes_total{mode="decode_cuda_graph"}': decode & graph,

@@ -35,6 +35,7 @@ class Engine:
         self.results = Results(config, self.ranks)
         self._plan = Plan(self.ranks)
         self._graph_rows = config.engine.decode_graph_rows
+        self._width = 1 if config.engine.speculation is None else config.engine.speculation.steps + 1  # tokens computed for a decode row
         self._flush = flush
         self._rng = np.random.default_rng(config.seed + 4)
         self._loop = 0
@@ -95,6 +96,11 @@ class Engine:
         if self._plan.arrives <= self._base:
             asked += self._take_in()
         tokens, pairs, extending, self._asked = self._plan.schedule(self._loop)
+        if self._width > 1:
+            gained = [0] * len(self.ranks)
+            for rank, batch in self._asked:
+                gained[rank.number] = sum(batch.gains)
+            diary.gained.append(gained)
         was_flying, was_launched = self._flying, self._launched
         diary.base.append(self._base)
         self._launch(diary, row, tokens, pairs, extending)
@@ -207,6 +213,9 @@ class Engine:
     def _launch(self, diary: Diary, row: int, tokens: list[int], pairs: list[int], extending: list[int]) -> None:
         diary.tokens.append(tokens)
         diary.pairs.append(pairs)
+        graph = not extending and max(tokens) <= self._graph_rows and self._graphs
+        if self._width > 1:
+            tokens = [n if r in extending else n * self._width for r, n in enumerate(tokens)]
         total = sum(tokens)
         if not total:
             diary.end.append(math.nan)
@@ -214,7 +223,6 @@ class Engine:
             diary.level.append(math.nan)
             self._flying = None
             return
-        graph = not extending and max(tokens) <= self._graph_rows and self._graphs
         seconds, level = self.cards.step(tokens, total, pairs, extending, graph=graph)
         free = self._flying if self._flying is not None else -math.inf
         self._launched = self._ready

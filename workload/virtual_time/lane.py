@@ -1,7 +1,8 @@
 """One rank's scheduler, without asking it when the answer is known.
 
 While nobody waits and nobody ends, a decode step adds one token to every running request. Such steps are counted, and given to the
-scheduler together when something happens. Every decision is the scheduler's own.
+scheduler together when something happens. Every decision is the scheduler's own. Under speculation nobody knows how many tokens a step
+will make, and every one is asked for.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ class Lane:
         self.rows = rows = len(running)
         self.pairs = sum([r.prompt + r.scheduled for r in running])
         self._counted_from = step + 1
-        if self.scheduler.waiting_uncached_tokens:
-            self.due = step + 1  # somebody is to be prefilled
+        if self.scheduler.waiting_uncached_tokens or (rows and self.scheduler.acceptance is not None):
+            self.due = step + 1  # somebody is to be prefilled, or drafts are to be drawn
         elif not rows:
             self.due = _NEVER
         else:

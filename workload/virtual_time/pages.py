@@ -16,7 +16,7 @@ from workload.config import VERSION, ClusterConfig
 from workload.device.names import accelerator
 from workload.device.roofline import Roofline
 from workload.face.exposed import HELP
-from workload.face.loads import DisaggregationSection, LoadSnapshot, MemorySection, QueuesSection
+from workload.face.loads import DisaggregationSection, LoadSnapshot, MemorySection, QueuesSection, SpeculativeSection
 from workload.face.loads_page import as_object, parse_include
 from workload.face.specs import PREFIX, SCHEDULER_LABELS
 from workload.reporter import GRAPH_GB, WEIGHT_GB
@@ -134,36 +134,26 @@ class LoadsPage:
 
     def __init__(self, config: ClusterConfig, start: float) -> None:
         self._start = start
+        self._config = config
         self._capacity = config.limits.kv_tokens
-        kv_gb = round(Roofline().kv_read(config.limits.kv_tokens) / 1e9, 3)
-        bodies = []
-        for rank in range(config.ranks):
-            entry = as_object(
-                LoadSnapshot(
-                    dp_rank=rank,
-                    max_total_num_tokens=config.limits.kv_tokens,
-                    max_running_requests=config.limits.max_running_requests,
-                    memory=MemorySection(WEIGHT_GB, kv_gb, GRAPH_GB, config.limits.kv_tokens),
-                    disaggregation=DisaggregationSection(),
-                    queues=QueuesSection(),
-                ),
-                parse_include(None),
-            )
-            entry |= dict.fromkeys(_LIVE, _HOLE) | {"queues": msgspec.structs.asdict(QueuesSection()) | {"waiting": _HOLE}}
-            bodies.append(msgspec.json.encode(entry).decode())
-        head = {"timestamp": _TIME, "version": VERSION, "accelerator": accelerator(config), "num_accelerators": 1}
-        page = msgspec.json.encode(head).decode()[:-1] + ',"loads":[' + ",".join(bodies) + "]}"
-        self._body = _Body(page.replace("%", "%%").replace(f'"{_HOLE}"', "%b").replace(_TIME, "%b"))
+        self._shown: list[bool] | None = None  # which ranks have a speculative section
+        self._body = _Body("")
 
     def render(self, at: float, snapshots: Sequence[Snapshot]) -> str:
         """The body at `at` seconds from the start."""
-        return self._body.text(self._numbers(at, snapshots))
+        numbers = self._numbers(at, snapshots)
+        return self._body.text(numbers)
 
     def quoted(self, at: float, snapshots: Sequence[Snapshot]) -> bytes:
         """The body as a JSON string."""
-        return self._body.quoted(self._numbers(at, snapshots))
+        numbers = self._numbers(at, snapshots)
+        return self._body.quoted(numbers)
 
     def _numbers(self, at: float, snapshots: Sequence[Snapshot]) -> list[bytes]:
+        """What is to be filled in; lays the body out anew where a section has appeared."""
+        if (shown := [snapshot.known.verified > 0 for snapshot in snapshots]) != self._shown:
+            self._shown = shown
+            self._lay_out(shown)
         values: list[object] = []
         for snapshot in snapshots:
             p = snapshot.known
@@ -181,9 +171,34 @@ class LoadsPage:
                 p.prefill_tokens,
                 p.prefill_us,
                 snapshot.moments if snapshot.moments[0] else None,
-                p.waiting,
             )
+            if p.verified:
+                values += ((p.verified + p.accepted) / p.verified, p.accept_rate)
+            values.append(p.waiting)
         return [datetime.fromtimestamp(self._start + at, UTC).isoformat(timespec="microseconds").encode(), *_written(values)]
+
+    def _lay_out(self, speculates: Sequence[bool]) -> None:
+        limits = self._config.limits
+        kv_gb = round(Roofline().kv_read(limits.kv_tokens) / 1e9, 3)
+        bodies = []
+        for rank, speculating in enumerate(speculates):
+            snapshot = LoadSnapshot(
+                dp_rank=rank,
+                max_total_num_tokens=limits.kv_tokens,
+                max_running_requests=limits.max_running_requests,
+                memory=MemorySection(WEIGHT_GB, kv_gb, GRAPH_GB, limits.kv_tokens),
+                speculative=SpeculativeSection(0.0, 0.0) if speculating else None,
+                disaggregation=DisaggregationSection(),
+                queues=QueuesSection(),
+            )
+            entry = as_object(snapshot, parse_include(None)) | dict.fromkeys(_LIVE, _HOLE)
+            entry["queues"] = msgspec.structs.asdict(QueuesSection()) | {"waiting": _HOLE}
+            if speculating:
+                entry["speculative"] = dict.fromkeys(SpeculativeSection.__struct_fields__, _HOLE)
+            bodies.append(msgspec.json.encode(entry).decode())
+        head = {"timestamp": _TIME, "version": VERSION, "accelerator": accelerator(self._config), "num_accelerators": 1}
+        page = msgspec.json.encode(head).decode()[:-1] + ',"loads":[' + ",".join(bodies) + "]}"
+        self._body = _Body(page.replace("%", "%%").replace(f'"{_HOLE}"', "%b").replace(_TIME, "%b"))
 
 
 _ENCODER = msgspec.json.Encoder()

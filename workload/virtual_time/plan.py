@@ -53,7 +53,10 @@ class Plan:
         return flying, ordered
 
     def schedule(self, loop: int) -> tuple[list[int], list[int], list[int], Asked]:
-        """Tokens and pairs of every rank's batch, who extends, and what the schedulers were asked for."""
+        """Tokens and pairs of every rank's batch, who extends, and what the schedulers were asked for.
+
+        A decode counts one token per row, whatever speculation verifies and accepts.
+        """
         tokens, pairs = self.rows, self.pairs
         self.pairs = after = list(map(add, pairs, tokens))
         extending: list[int] = []

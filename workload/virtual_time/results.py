@@ -45,8 +45,11 @@ class Results:
                 diary.extends.append(Extend(row, rank.number, batch.tokens, batch.cached_tokens))
                 rank.publish_at += 1
                 self.publish(diary, row, rank, now)
-            elif result.generated < batch.rows:
-                diary.lost.append((row, rank.number, batch.rows - result.generated))
+                continue
+            if batch.width > 1:
+                rank.verified(batch)
+            if result.generated < (made := sum(batch.gains)):
+                diary.lost.append((row, rank.number, made - result.generated))
 
     def publish_due(self, diary: Diary, row: int, now: float) -> None:
         """Publishes for whom it is time, at the end of a loop that brought results."""
@@ -69,7 +72,9 @@ class Results:
         """A sleep with nothing in flight and nothing to run has ended."""
         for rank in self._ranks:
             idle = rank.lane.scheduler.idle
-            if not idle:
+            if idle:
+                rank.log()
+            else:
                 diary.working.append((row, rank.number))
             if now - rank.published_at >= (IDLE_PUBLISH_SECONDS if idle else STUCK_PUBLISH_SECONDS):
                 self.publish(diary, row, rank, now)
