@@ -131,7 +131,9 @@ class Scheduler:
             return None
         ride = tuple(self.running) if rows else ()
         row_pairs, gains, _ = self._progress(ride)
-        self.running = [r for r in (*self.running, *step.ended) if r.scheduled < r.output]
+        if rows:
+            self.running = [r for r in ride if r.scheduled < r.output]
+        self.running += [r for r in step.ended if r.scheduled < r.output]
         return step.batch(ride, row_pairs, gains)
 
     def _admit(self, joining: list[Request], rows: int) -> Request | None:
