@@ -101,11 +101,14 @@ def test_in_a_lockstep_the_kernel_names_the_starved_rank(moe: Server, tmp_path: 
     assert (code, verdict["cause"], verdict["ranks"]) == (1, "host_cpu_starved", [SLOW])
 
 
-def test_uneven_lockstep_requests_blame_no_rank(moe: Server, tmp_path: Path) -> None:
-    """At this size steps do not follow attention, so nothing is lost to how requests are dealt, and no card is blamed for it."""
+def test_uneven_lockstep_requests_are_load_against_a_past(moe: Server, tmp_path: Path) -> None:
+    """All steps are equally long, so only the healthy past says that they grew with the busiest rank's work."""
+    with moe.users():
+        diagnosed("moe-healthy", tmp_path, moe, "--clock", "lockstep")
     with moe.users(long_on_rank_0):
-        _, engine = diagnosed("moe-skew", tmp_path, moe, "--clock", "lockstep")
-    assert engine["verdict"]["class"] in {"load", "insufficient-evidence", "healthy"}
+        past = str(tmp_path / "moe-healthy.slowrank")
+        code, engine = diagnosed("moe-skew", tmp_path, moe, "--clock", "lockstep", "--baseline", past)
+    assert (code, engine["verdict"]["class"], engine["verdict"]["ranks"]) == (1, "load", [0])
 
 
 def test_pinned_prompts_do_not_blame_a_rank_for_a_fixed_delay(moe: Server) -> None:
