@@ -102,7 +102,7 @@ class Server:
             asked.unlink()
 
     @contextlib.contextmanager
-    def starved(self, rank: int, thieves: int = 3) -> Iterator[None]:
+    def starved(self, rank: int, thieves: int = 8) -> Iterator[None]:
         """Competitors on the core of a rank's forwards, each with the weight of this test's process."""
         core = min(os.sched_getaffinity(self._pids(rank)["Worker"]))
         running = [subprocess.Popen([sys.executable, "-c", SPIN, str(core)]) for _ in range(thieves)]
