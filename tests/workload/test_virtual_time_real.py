@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -56,12 +57,12 @@ whatever else runs there makes the real waits grow."""
 
 
 # every hand-over takes no time: how many loops a delay spans is another number in each run
-AT_ONCE = {"handshake": 0.0, "peer": 0.0, "gb_per_second": 1e9}
+AT_ONCE = Split("decode", handshake=0.0, peer=0.0, gb_per_second=1e9)
 KINDS = {
     "plain": EngineFlags(),
     "speculating": EngineFlags(speculation=Speculation()),
-    "decode": EngineFlags(split=Split("decode", **AT_ONCE)),
-    "prefill": EngineFlags(split=Split("prefill", **AT_ONCE)),
+    "decode": EngineFlags(split=AT_ONCE),
+    "prefill": EngineFlags(split=msgspec.structs.replace(AT_ONCE, role="prefill")),
 }
 
 
