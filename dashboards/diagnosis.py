@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from collector import exported
+from dashboards.look import SUBJECT
 from dashboards.page import JUDGED, Row, page
-from dashboards.panels import Query, Steps, classes, column, heat, lines, number, table
+from dashboards.panels import Link, Query, Steps, classes, column, heat, lines, number, table
 from dashboards.verdicts import class_numbers, lost_by_cause, lost_time
 
 HERE = 'engine="$engine"'
@@ -88,7 +89,9 @@ def _culprits() -> Any:
         {"Named": Query(f"max by (engine, rank, cause) ({exported.CULPRIT}{{{HERE}}})")},
         hidden=["Value", "Named", "engine"],
         overrides=[
-            column("rank", link=("Rank", "/d/slowrank-rank?var-engine=${engine:percentencode}&var-rank=${__value.raw}&${__url_time_range}"))
+            column(
+                "rank", link=Link("Rank", "/d/slowrank-rank?var-engine=${engine:percentencode}&var-rank=${__value.raw}&${__url_time_range}")
+            )
         ],
         by="rank",
     )
@@ -108,7 +111,7 @@ def _incidents() -> Any:
 def _lateness() -> Any:
     return heat(
         "Lateness",
-        "How late each rank is at the host exchanges, as the verdict saw it. Bad: one bright row that stays.",
+        "How late each rank is at the host exchanges, as the verdict saw it. Bad: one high row that stays.",
         "s",
         Query(f"max by (rank) ({exported.LATENESS}{{{HERE}}})", "{{rank}}"),
     )
@@ -117,7 +120,7 @@ def _lateness() -> Any:
 def _waits() -> Any:
     return heat(
         "Wait per step",
-        "How long each rank waits for the others, as the verdict saw it. Bad: one dark row among bright ones.",
+        "How long each rank waits for the others, as the verdict saw it. Bad: one low row among high ones.",
         "s",
         Query(f"max by (rank) ({exported.WAIT}{{{HERE}}})", "{{rank}}"),
     )
@@ -128,5 +131,5 @@ def _step_time() -> Any:
         "Step time",
         "Of the group, as the verdict saw it. Bad: a rise at the same load.",
         "s",
-        Query(f"max({exported.STEP_SECONDS}{{{HERE}}})", "step time"),
+        Query(f"max({exported.STEP_SECONDS}{{{HERE}}})", "step time", SUBJECT),
     )

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from dashboards.look import BESIDE, SUBJECT, THIRD
 from dashboards.page import ENGINE, SOURCE, Row, page
-from dashboards.panels import Query, heat, lines
+from dashboards.panels import Link, Query, Steps, heat, lines
 from dashboards.quantities import EAGER, HIT_RATIO, KV_USAGE, PAIRS, PREFILL, RETRACTED, RUNNING, STEP_TIME, TOKENS, WAIT, WAITING, Quantity
 from dashboards.recording import BALANCEDNESS, HOST_LOSS, LATENESS, SKEW, Derived
 
 HERE = 'engine="$engine",source="$source"'
+TOP = 5
+"""Lines beside a heat map: as many as a legend below them leaves room for."""
+
+TO_RANK = Link(
+    "This rank beside its peers",
+    "/d/slowrank-rank?var-source=${source}&var-engine=${engine:percentencode}&var-rank=${__field.labels.rank}&${__url_time_range}",
+)
 
 
 def dashboard() -> dict[str, Any]:
@@ -17,19 +25,18 @@ def dashboard() -> dict[str, Any]:
     return page(
         "engine",
         "engine",
-        "All ranks of one engine, a row each. Look for a row that differs and stays: dark in the wait is a late host, bright in the"
-        " pairs is load.",
+        "All ranks of one engine, a row each. Look for a row that differs and stays: low in the wait is a late host, high in the"
+        " pairs is load. Beside the heat maps the ranks that stand out; a click on a line opens that rank's page.",
         [SOURCE, ENGINE],
         [
-            Row("What is lost", 8, [_step_time(), _host_loss(), _level()]),
+            Row("What is lost", 7, [_step_time(), _host_loss(), _level()]),
             Row(
                 "Late",
                 11,
                 [
-                    _ranks(
-                        "Wait per step", WAIT, "Bad: one dark row among bright ones. Who waits least is late, and all others wait for it."
-                    ),
-                    _ranks("Lateness", LATENESS, "Bad: one bright row that stays. Bright rows that take turns are load or chance."),
+                    _ranks("Wait per step", WAIT, "Bad: one low row among high ones. Who waits least is late, and all others wait for it."),
+                    _ranks("Lateness", LATENESS, "Bad: one high row that stays. High rows that take turns are load or chance."),
+                    _top("The latest ranks", LATENESS, "Bad: one line that leaves the others and stays above them."),
                 ],
             ),
             Row(
@@ -37,20 +44,21 @@ def dashboard() -> dict[str, Any]:
                 11,
                 [
                     _ranks(
-                        "Attention pairs per step", PAIRS, "Bad: one bright row: long contexts are on one rank, and all step at its pace."
+                        "Attention pairs per step", PAIRS, "Bad: one high row: long contexts are on one rank, and all step at its pace."
                     ),
                     _ranks(
                         "Tokens per second",
                         TOKENS,
-                        "Bad: one bright row while pairs are level, or a row that goes dark while it has requests.",
+                        "Bad: one high row while pairs are level, or a row that goes low while it has requests.",
                     ),
+                    _top("The busiest ranks", PAIRS, "Bad: one line at a multiple of the others: it sets the pace of all."),
                 ],
             ),
             Row(
                 "Requests and cache",
                 11,
                 [
-                    _ranks("Running requests", RUNNING, "Bad: one bright row. Level counts say nothing of context lengths: see pairs."),
+                    _ranks("Running requests", RUNNING, "Bad: one high row. Level counts say nothing of context lengths: see pairs."),
                     _ranks("Waiting requests", WAITING, "Bad: a queue on one rank while others have none."),
                     _ranks("KV pool in use", KV_USAGE, "Bad: a row at 100 % beside rows with room: it will retract requests."),
                 ],
@@ -59,8 +67,8 @@ def dashboard() -> dict[str, Any]:
                 "Prompts",
                 11,
                 [
-                    _ranks("Prompt tokens computed per second", PREFILL, "Bad: one bright row: the others decode at its pace meanwhile."),
-                    _ranks("Prefix cache hits", HIT_RATIO, "Bad: one dark row: it computes prompts that its peers find cached."),
+                    _ranks("Prompt tokens computed per second", PREFILL, "Bad: one high row: the others decode at its pace meanwhile."),
+                    _ranks("Prefix cache hits", HIT_RATIO, "Bad: one low row: it computes prompts that its peers find cached."),
                     _ranks("Retractions per second", RETRACTED, "Bad: any that last: requests are pushed out and computed again."),
                 ],
             ),
@@ -72,6 +80,18 @@ def _ranks(title: str, of: Quantity | Derived, bad: str) -> Any:
     return heat(title, f"{of.about}. {bad}", of.unit, Query(f"{of.record}{{{HERE}}}", "{{rank}}"))
 
 
+def _top(title: str, of: Quantity | Derived, bad: str) -> Any:
+    """A row of 512 is less than a pixel high: what stands out is drawn by itself."""
+    series = f"{of.record}{{{HERE}}}"
+    return lines(
+        title,
+        f"{of.about}. The {TOP} ranks with most of it over the whole time that is shown. {bad}",
+        of.unit,
+        Query(f"{series} and on (rank) topk({TOP}, avg_over_time({series}[$__range] @ end()))", "{{rank}}"),
+        link=TO_RANK,
+    )
+
+
 def _step_time() -> Any:
     series = f"{STEP_TIME.record}{{{HERE}}}"
     return lines(
@@ -80,9 +100,9 @@ def _step_time() -> Any:
         " same load;"
         " where ranks step for themselves, a slowest one that leaves the median.",
         "s",
-        Query(f"min({series})", "fastest"),
-        Query(f"quantile(0.5, {series})", "median"),
-        Query(f"max({series})", "slowest"),
+        Query(f"min({series})", "fastest", BESIDE),
+        Query(f"quantile(0.5, {series})", "median", THIRD),
+        Query(f"max({series})", "slowest", SUBJECT),
     )
 
 
@@ -91,7 +111,8 @@ def _host_loss() -> Any:
         "Lost to late hosts",
         f"{HOST_LOSS.about}. Bad: a step up that stays; lateness says whose.",
         "percentunit",
-        Query(f"{HOST_LOSS.record}{{{HERE}}}", "lost"),
+        Query(f"{HOST_LOSS.record}{{{HERE}}}", "lost", SUBJECT),
+        steps=Steps(0.05, None),
     )
 
 
@@ -103,7 +124,7 @@ def _level() -> Any:
         " is a hot expert). Share of decode passes without a CUDA graph on the worst rank. Bad: experts that fall while attention stays"
         " level.",
         "short",
-        Query(f"{SKEW.record}{{{HERE}}}", "attention: max / mean"),
-        Query(f"{BALANCEDNESS}{{{HERE}}}", "experts: mean / max"),
-        Query(f"max({EAGER.record}{{{HERE}}})", "without CUDA graph, worst rank"),
+        Query(f"{SKEW.record}{{{HERE}}}", "attention: max / mean", SUBJECT),
+        Query(f"{BALANCEDNESS}{{{HERE}}}", "experts: mean / max", BESIDE),
+        Query(f"max({EAGER.record}{{{HERE}}})", "without CUDA graph, worst rank", THIRD),
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 from collector import exported
 from dashboards.page import Row, page
-from dashboards.panels import MAX_LINES, Query, Steps, classes, column, lines, number, table
+from dashboards.panels import MAX_LINES, Link, Query, Steps, classes, column, lines, number, table
 from dashboards.recording import HOST_LOSS, RANKS, SKEW
 from dashboards.verdicts import class_numbers, lost_time
 from diagnose.incident_model import State
@@ -110,7 +110,7 @@ def _table() -> Any:
         },
         hidden=["Value #A", "Verdict"],
         overrides=[
-            column("engine", link=("Diagnosis", "/d/slowrank-diagnosis?var-engine=${__value.raw:percentencode}&${__url_time_range}")),
+            column("engine", link=Link("Diagnosis", "/d/slowrank-diagnosis?var-engine=${__value.raw:percentencode}&${__url_time_range}")),
             column("Lost", "percentunit", 1),
             column("Confidence", "percentunit", 0),
         ],

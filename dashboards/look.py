@@ -19,4 +19,8 @@ CLASSES: dict[Class, tuple[int, str]] = {
 """A class's number in a state timeline, which draws numbers, and its colour. Grey is never green."""
 
 SCHEME = "Viridis"
-"""Of heat maps: grows in lightness too, so that it reads in grey."""
+"""Of heat maps: changes in lightness too, so that it reads in grey. Grafana turns it round in its light theme, so that texts say high and
+low, never bright and dark."""
+
+SUBJECT, BESIDE, THIRD = ORANGE, SKY, GREY
+"""Lines that a page names: what is looked at, what it is compared with, and a third."""

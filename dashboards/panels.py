@@ -20,10 +20,19 @@ MAX_LINES = 10
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One expression, and how its series are called."""
+    """One expression, and how its series are called. `colour`: of its line, where it is one line; empty: the palette's next."""
 
     expr: str
     legend: str = ""
+    colour: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Where a click on a line or a cell leads."""
+
+    title: str
+    url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +43,15 @@ class Steps:
     red: float | None
 
 
-def lines(title: str, about: str, unit: str, *queries: Query, stacked: bool = False, steps: Steps | None = None) -> core.TimeSeries:
-    """Lines through time; stacked: areas upon each other."""
+def lines(
+    title: str, about: str, unit: str, *queries: Query, stacked: bool = False, steps: Steps | None = None, link: Link | None = None
+) -> core.TimeSeries:
+    """Lines through time; stacked: areas upon each other. Lines that the page names have their colours and one line of legend, what is
+    found by a query (the ten largest) a table of them, largest first. `link`: where a click on a line leads."""
+    named = all(query.colour for query in queries)
+    defaults: dict[str, Any] = {"min": 0, "noValue": NOTHING}
+    if link:
+        defaults["links"] = [{"title": link.title, "url": link.url}]
     return core.TimeSeries(
         title=title,
         description=about,
@@ -43,7 +59,8 @@ def lines(title: str, about: str, unit: str, *queries: Query, stacked: bool = Fa
         targets=_targets(queries),
         unit=unit,
         maxDataPoints=None,
-        colorMode="palette-classic-by-name",  # a rank or a cause keeps its colour from panel to panel
+        colorMode="palette-classic",  # by name its colours are pale, and three lines looked like one
+        lineWidth=1 if stacked else 2,
         fillOpacity=60 if stacked else 0,
         stacking={"mode": "normal", "group": "A"} if stacked else {"mode": "none", "group": "A"},
         showPoints="never",
@@ -52,10 +69,19 @@ def lines(title: str, about: str, unit: str, *queries: Query, stacked: bool = Fa
         tooltipMode="multi",
         tooltipSort="desc",
         extraJson={
-            "fieldConfig": {"defaults": {"min": 0, "noValue": NOTHING}},
-            "options": {"legend": {"calcs": ["lastNotNull", "max"], "showLegend": True, "displayMode": "table"}},
+            "fieldConfig": {"defaults": defaults, "overrides": [_coloured(k, q) for k, q in enumerate(queries) if q.colour]},
+            "options": {"legend": _LIST if named else _TABLE},
         },
     )
+
+
+_LIST = {"calcs": ["lastNotNull"], "showLegend": True, "displayMode": "list"}
+_TABLE = {"calcs": ["lastNotNull", "max"], "showLegend": True, "displayMode": "table", "sortBy": "Max", "sortDesc": True}
+
+
+def _coloured(k: int, query: Query) -> dict[str, Any]:
+    colour = {"id": "color", "value": {"mode": "fixed", "fixedColor": query.colour}}
+    return {"matcher": {"id": "byFrameRefID", "options": _letter(k)}, "properties": [colour]}
 
 
 NOTHING = "no data"
@@ -93,7 +119,10 @@ def number(title: str, about: str, unit: str, query: Query, steps: Steps | None 
 
 
 def heat(title: str, about: str, unit: str, query: Query) -> core.Heatmap:
-    """Rank by time: a row for each series, which is named by its rank and so sorted as a number; the colour is the value."""
+    """Rank by time: a row for each series, which is named by its rank and so sorted as a number; the colour is the value.
+
+    The scale begins at zero, and that of a share ends at one: else the noise of level ranks looks like a difference."""
+    ends = {"min": 0, "max": 1} if unit == "percentunit" else {"min": 0}
     return core.Heatmap(
         title=title,
         description=about,
@@ -106,7 +135,15 @@ def heat(title: str, about: str, unit: str, query: Query) -> core.Heatmap:
                 "calculate": False,
                 "cellGap": 0,
                 "cellValues": {"unit": unit},
-                "color": {"mode": "scheme", "scheme": SCHEME, "steps": 64, "exponent": 0.5, "fill": "dark-orange", "reverse": False},
+                "color": {
+                    "mode": "scheme",
+                    "scheme": SCHEME,
+                    "steps": 64,
+                    "exponent": 0.5,
+                    "fill": "dark-orange",
+                    "reverse": False,
+                    **ends,
+                },
                 "exemplars": {"color": "rgba(255,0,255,0.7)"},
                 "filterValues": {"le": -1.0},  # Grafana's default hides zeros, and a zero is a reading
                 "legend": {"show": True},
@@ -169,15 +206,15 @@ def table(
     )
 
 
-def column(heading: str, unit: str = "", decimals: int | None = None, link: tuple[str, str] | None = None) -> dict[str, Any]:
-    """How a table shows one column. `link`: its title and address."""
+def column(heading: str, unit: str = "", decimals: int | None = None, link: Link | None = None) -> dict[str, Any]:
+    """How a table shows one column."""
     properties: list[dict[str, Any]] = []
     if unit:
         properties.append({"id": "unit", "value": unit})
     if decimals is not None:
         properties.append({"id": "decimals", "value": decimals})
     if link:
-        properties.append({"id": "links", "value": [{"title": link[0], "url": link[1]}]})
+        properties.append({"id": "links", "value": [{"title": link.title, "url": link.url}]})
     return {"matcher": {"id": "byName", "options": heading}, "properties": properties}
 
 

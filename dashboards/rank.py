@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from collector import exported, signals
+from dashboards.look import BESIDE, SUBJECT
 from dashboards.page import ENGINE, RANK, SOURCE, Row, page
 from dashboards.panels import Query, lines
 from dashboards.quantities import (
@@ -108,8 +109,8 @@ def _beside(title: str, of: Quantity | Derived, bad: str) -> Any:
         title,
         f"{of.about}. {bad}",
         of.unit,
-        Query(f'{of.record}{{{_GROUP},rank="$rank"}}', "rank $rank"),
-        Query(f'quantile(0.5, {of.record}{{{_GROUP},rank!="$rank"}})', "median of its peers"),
+        Query(f'{of.record}{{{_GROUP},rank="$rank"}}', "rank $rank", SUBJECT),
+        Query(f'quantile(0.5, {of.record}{{{_GROUP},rank!="$rank"}})', "median of its peers", BESIDE),
     )
 
 
@@ -134,6 +135,6 @@ def _own(title: str, signal: str, bad: str) -> Any:
         title,
         f"{family.help[0].upper()}{family.help[1:]}{', per second' if counts else ''}. {bad}",
         ("percentunit" if signals.CATALOGUE[signal].unit == "s" else "ops") if counts else _UNITS[signals.CATALOGUE[signal].unit],
-        Query(f"max({of('=')})", "rank $rank"),
-        Query(f"quantile(0.5, {of('!=')})", "median of its peers"),
+        Query(f"max({of('=')})", "rank $rank", SUBJECT),
+        Query(f"quantile(0.5, {of('!=')})", "median of its peers", BESIDE),
     )
