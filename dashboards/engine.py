@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from dashboards.look import BESIDE, SUBJECT, THIRD
+from dashboards.largest import largest
+from dashboards.look import BESIDE, SUBJECT, THIRD, WORTH
 from dashboards.page import ENGINE, SOURCE, Row, page
 from dashboards.panels import Link, Query, Steps, heat, lines
 from dashboards.quantities import EAGER, HIT_RATIO, KV_USAGE, PAIRS, PREFILL, RETRACTED, RUNNING, STEP_TIME, TOKENS, WAIT, WAITING, Quantity
 from dashboards.recording import BALANCEDNESS, HOST_LOSS, LATENESS, SKEW, Derived
 
 HERE = 'engine="$engine",source="$source"'
+SKEWED = 4.0
+"""Means where the scale of attention work ends: 1 and the 1.85 of a level group lie in its lower half."""
+
 TOP = 5
 """Lines beside a heat map: as many as a legend below them leaves room for."""
 
@@ -34,8 +38,8 @@ def dashboard() -> dict[str, Any]:
                 "Late",
                 11,
                 [
-                    _ranks("Wait per step", WAIT, "Bad: one low row among high ones. Who waits least is late, and all others wait for it."),
-                    _ranks("Lateness", LATENESS, "Bad: one high row that stays. High rows that take turns are load or chance."),
+                    _of_step("Wait", WAIT, "Bad: one low row among high ones. Who waits least is late, and all others wait for it."),
+                    _of_step("Lateness", LATENESS, "Bad: one high row that stays. High rows that take turns are load or chance."),
                     _top("The latest ranks", LATENESS, "Bad: one line that leaves the others and stays above them."),
                 ],
             ),
@@ -43,9 +47,7 @@ def dashboard() -> dict[str, Any]:
                 "Busy",
                 11,
                 [
-                    _ranks(
-                        "Attention pairs per step", PAIRS, "Bad: one high row: long contexts are on one rank, and all step at its pace."
-                    ),
+                    _pairs(),
                     _ranks(
                         "Tokens per second",
                         TOKENS,
@@ -60,7 +62,7 @@ def dashboard() -> dict[str, Any]:
                 [
                     _ranks("Running requests", RUNNING, "Bad: one high row. Level counts say nothing of context lengths: see pairs."),
                     _ranks("Waiting requests", WAITING, "Bad: a queue on one rank while others have none."),
-                    _ranks("KV pool in use", KV_USAGE, "Bad: a row at 100 % beside rows with room: it will retract requests."),
+                    _ranks("KV pool in use", KV_USAGE, "Bad: a row at 100 % beside rows with room: it will retract requests.", 1.0),
                 ],
             ),
             Row(
@@ -68,7 +70,7 @@ def dashboard() -> dict[str, Any]:
                 11,
                 [
                     _ranks("Prompt tokens computed per second", PREFILL, "Bad: one high row: the others decode at its pace meanwhile."),
-                    _ranks("Prefix cache hits", HIT_RATIO, "Bad: one low row: it computes prompts that its peers find cached."),
+                    _ranks("Prefix cache hits", HIT_RATIO, "Bad: one low row: it computes prompts that its peers find cached.", 1.0),
                     _ranks("Retractions per second", RETRACTED, "Bad: any that last: requests are pushed out and computed again."),
                 ],
             ),
@@ -76,8 +78,26 @@ def dashboard() -> dict[str, Any]:
     )
 
 
-def _ranks(title: str, of: Quantity | Derived, bad: str) -> Any:
-    return heat(title, f"{of.about}. {bad}", of.unit, Query(f"{of.record}{{{HERE}}}", "{{rank}}"))
+def _ranks(title: str, of: Quantity | Derived, bad: str, top: float | None = None) -> Any:
+    return heat(title, f"{of.about}. {bad}", of.unit, Query(f"{of.record}{{{HERE}}}", "{{rank}}"), top)
+
+
+def _of_step(title: str, of: Quantity | Derived, bad: str) -> Any:
+    """A time as a share of the step, so that one scale serves all models."""
+    about = f"{of.about}, as a share of the step. The scale ends at {WORTH:.0%}. {bad}"
+    return heat(title, about, "percentunit", Query(f"{of.record}{{{HERE}}} / {STEP_TIME.record}{{{HERE}}}", "{{rank}}"), WORTH)
+
+
+def _pairs() -> Any:
+    series = f"{PAIRS.record}{{{HERE}}}"
+    return heat(
+        "Attention work",
+        f"{PAIRS.about}; in means of the ranks, 1 is level and 1.85 was measured without a fault. The scale ends at {SKEWED:.0f}. Bad: one"
+        " high row: long contexts are on one rank, and all step at its pace.",
+        "short",
+        Query(f"{series} / on (engine, source) group_left () (avg by (engine, source) ({series}) > 0)", "{{rank}}"),
+        SKEWED,
+    )
 
 
 def _top(title: str, of: Quantity | Derived, bad: str) -> Any:
@@ -87,7 +107,7 @@ def _top(title: str, of: Quantity | Derived, bad: str) -> Any:
         title,
         f"{of.about}. The {TOP} ranks with most of it over the whole time that is shown. {bad}",
         of.unit,
-        Query(f"{series} and on (rank) topk({TOP}, avg_over_time({series}[$__range] @ end()))", "{{rank}}"),
+        Query(largest(TOP, series, "rank"), "rank {{rank}}"),
         link=TO_RANK,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from collector import exported
+from dashboards.largest import largest
 from dashboards.page import Row, page
 from dashboards.panels import MAX_LINES, Link, Query, Steps, classes, column, lines, number, table
 from dashboards.recording import HOST_LOSS, RANKS, SKEW
@@ -27,10 +28,10 @@ def dashboard() -> dict[str, Any]:
         " page.",
         [],
         [
-            Row("", 4, [_engines(), _troubled(), _blind(), _unread(), _incidents()]),
+            Row("", 4, [_engines(), _troubled(), _worst(), _blind(), _unread(), _incidents()]),
             Row("", 9, [_timeline()]),
             Row("", 9, [_table()]),
-            Row("Where time is lost", 8, [_lost(), _hosts(), _skew()]),
+            Row("Where time is lost", 10, [_lost(), _hosts(), _skew()]),
         ],
     )
 
@@ -52,6 +53,17 @@ def _troubled() -> Any:
         "short",
         Query(f"count(max by (engine) ({_BLAMED})) or 0 * count({exported.VERDICT})"),
         Steps(1, None),
+    )
+
+
+def _worst() -> Any:
+    return number(
+        "Largest loss",
+        "Share of step time that the worst engine loses, all causes and what is unexplained. Healthy engines lose up to 3 % by chance. No"
+        " data: no engine says.",
+        "percentunit",
+        Query(f"max({lost_time()})"),
+        Steps(0.03, 0.05),
     )
 
 
@@ -123,7 +135,7 @@ def _lost() -> Any:
         "Step time lost",
         f"The {MAX_LINES} engines that lose most. Bad: a step up that stays; healthy engines lose up to 3 % by chance.",
         "percentunit",
-        Query(f"topk({MAX_LINES}, {lost_time()})", "{{engine}}"),
+        Query(largest(MAX_LINES, lost_time(), "engine"), "{{engine}}"),
         steps=Steps(0.05, None),
     )
 
@@ -133,7 +145,7 @@ def _hosts() -> Any:
         "Lost to late hosts",
         f"The {MAX_LINES} engines whose ranks wait most for the latest host. Bad: a step up without more load.",
         "percentunit",
-        Query(f"topk({MAX_LINES}, max by (engine) ({HOST_LOSS.record}))", "{{engine}}"),
+        Query(largest(MAX_LINES, f"max by (engine) ({HOST_LOSS.record})", "engine"), "{{engine}}"),
     )
 
 
@@ -144,5 +156,5 @@ def _skew() -> Any:
         f" measured"
         " without a fault. Bad: far above that for minutes, together with lost time.",
         "short",
-        Query(f"topk({MAX_LINES}, max by (engine) ({SKEW.record} and on (engine, source) {RANKS.record} > 1))", "{{engine}}"),
+        Query(largest(MAX_LINES, f"max by (engine) ({SKEW.record} and on (engine, source) {RANKS.record} > 1)", "engine"), "{{engine}}"),
     )

@@ -24,3 +24,6 @@ low, never bright and dark."""
 
 SUBJECT, BESIDE, THIRD = ORANGE, SKY, GREY
 """Lines that a page names: what is looked at, what it is compared with, and a third."""
+
+WORTH = 0.2
+"""Share of a step where scales of waits and lateness end: four times the loss that is a threshold. Above it is late beyond doubt."""

@@ -44,12 +44,21 @@ class Steps:
 
 
 def lines(
-    title: str, about: str, unit: str, *queries: Query, stacked: bool = False, steps: Steps | None = None, link: Link | None = None
+    title: str,
+    about: str,
+    unit: str,
+    *queries: Query,
+    stacked: bool = False,
+    steps: Steps | None = None,
+    link: Link | None = None,
+    overrides: Sequence[dict[str, Any]] = (),
 ) -> core.TimeSeries:
     """Lines through time; stacked: areas upon each other. Lines that the page names have their colours and one line of legend, what is
     found by a query (the ten largest) a table of them, largest first. `link`: where a click on a line leads."""
     named = all(query.colour for query in queries)
     defaults: dict[str, Any] = {"min": 0, "noValue": NOTHING}
+    if unit in REACHES:
+        defaults["custom"] = {"axisSoftMax": REACHES[unit]}
     if link:
         defaults["links"] = [{"title": link.title, "url": link.url}]
     return core.TimeSeries(
@@ -69,23 +78,39 @@ def lines(
         tooltipMode="multi",
         tooltipSort="desc",
         extraJson={
-            "fieldConfig": {"defaults": defaults, "overrides": [_coloured(k, q) for k, q in enumerate(queries) if q.colour]},
+            "fieldConfig": {"defaults": defaults, "overrides": [*(_coloured(k, q) for k, q in enumerate(queries) if q.colour), *overrides]},
             "options": {"legend": _LIST if named else _TABLE},
         },
     )
 
 
+REACHES = {"percentunit": 0.1, "short": 1, "reqps": 1, "ops": 1}
+"""How far an axis reaches at least, by unit: twice the loss that is worth a look, and one of what is counted. Else an axis from 0 to 0.4 %
+makes mountains of noise."""
+
 _LIST = {"calcs": ["lastNotNull"], "showLegend": True, "displayMode": "list"}
 _TABLE = {"calcs": ["lastNotNull", "max"], "showLegend": True, "displayMode": "table", "sortBy": "Max", "sortDesc": True}
 
 
+def by_name(pattern: str, colour: str) -> dict[str, Any]:
+    """The colour of lines whose whole name matches a pattern."""
+    return {"matcher": {"id": "byRegexp", "options": f"/^(?:{pattern})$/"}, "properties": [_fixed(colour)]}
+
+
+def _fixed(colour: str) -> dict[str, Any]:
+    return {"id": "color", "value": {"mode": "fixed", "fixedColor": colour}}
+
+
 def _coloured(k: int, query: Query) -> dict[str, Any]:
-    colour = {"id": "color", "value": {"mode": "fixed", "fixedColor": query.colour}}
-    return {"matcher": {"id": "byFrameRefID", "options": _letter(k)}, "properties": [colour]}
+    return {"matcher": {"id": "byFrameRefID", "options": _letter(k)}, "properties": [_fixed(query.colour)]}
 
 
 NOTHING = "no data"
 """What a panel without series says: neither zero nor healthy."""
+
+
+_UNKNOWN = {"type": "special", "options": {"match": "null+nan", "result": {"text": NOTHING, "color": GREY, "index": 0}}}
+"""Else a number that is not there has the colour of the lowest step, which is green."""
 
 
 def number(title: str, about: str, unit: str, query: Query, steps: Steps | None = None, coloured: bool = True) -> core.Stat:
@@ -100,7 +125,7 @@ def number(title: str, about: str, unit: str, query: Query, steps: Steps | None 
         thresholds=_steps(steps),
         extraJson={
             "fieldConfig": {
-                "defaults": {"unit": unit, "noValue": NOTHING, "color": {"mode": "thresholds"}, "mappings": []},
+                "defaults": {"unit": unit, "noValue": NOTHING, "color": {"mode": "thresholds"}, "mappings": [_UNKNOWN]},
                 "overrides": [],
             },
             "options": {
@@ -118,11 +143,11 @@ def number(title: str, about: str, unit: str, query: Query, steps: Steps | None 
     )
 
 
-def heat(title: str, about: str, unit: str, query: Query) -> core.Heatmap:
+def heat(title: str, about: str, unit: str, query: Query, top: float | None = None) -> core.Heatmap:
     """Rank by time: a row for each series, which is named by its rank and so sorted as a number; the colour is the value.
 
-    The scale begins at zero, and that of a share ends at one: else the noise of level ranks looks like a difference."""
-    ends = {"min": 0, "max": 1} if unit == "percentunit" else {"min": 0}
+    The scale begins at zero and ends at `top` (None: at the largest value): else the noise of level ranks looks like a difference."""
+    ends = {"min": 0} if top is None else {"min": 0, "max": top}
     return core.Heatmap(
         title=title,
         description=about,

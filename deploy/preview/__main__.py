@@ -1,4 +1,4 @@
-"""Pictures of the dashboards: half an hour of a fleet that is simulated, watched by slowrank, and kept by a real Prometheus.
+"""Pictures of the dashboards: twenty minutes of a fleet that is simulated, watched by slowrank, and kept by a real Prometheus.
 
 `python -m deploy.preview` makes the history (once, into .dev/preview), starts Prometheus with it, and has draw.mjs draw every page
 into docs/dashboards. `--serve` only starts Prometheus and says where. docs/dashboards.md says how true the pictures are.

@@ -1,4 +1,4 @@
-"""Half an hour of a simulated fleet, as a Prometheus that scrapes the engines and slowrank would hold it; text for promtool.
+"""Twenty minutes of a simulated fleet, as a Prometheus that scrapes the engines and slowrank would hold it; text for promtool.
 
 The engines are the workload's, in virtual time, each with its fault from the middle on. slowrank's own watches read and judge their pages
 on that clock, and its own exporter makes its page: every series is what a running service shows, but for the figures of its process.
@@ -32,7 +32,7 @@ from workload.schedule import Scheduled
 from workload.virtual_time import recording
 from workload.virtual_time.simulate import simulate
 
-SECONDS = 1800.0
+SECONDS = 1200.0
 START = recording.START
 END = START + SECONDS
 SCRAPE = 15.0
@@ -47,7 +47,7 @@ NAMES = frozenset(name for rule in recordings() for name in re.findall(r"\bsglan
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """One engine, of which nothing comes any more after `ends` seconds. `scraping`: how often slowrank reads it."""
+    """One engine, of which nothing comes any more after `ends` seconds. `scraping`, `judging`: how often slowrank reads and judges it."""
 
     name: str
     fault: str = ""
@@ -56,6 +56,7 @@ class Story:
     busy: bool = True
     ends: float = SECONDS
     scraping: Scrape = Scrape()  # noqa: RUF009 - frozen
+    judging: Diagnosis = Diagnosis()  # noqa: RUF009 - frozen
 
     @property
     def engine(self) -> str:
@@ -63,6 +64,7 @@ class Story:
         return f"http://{self.name}:30000"
 
 
+SELDOM = Scrape.model_validate({"loads": "5s", "metrics": "15s", "metrics_suspected": "15s"})
 STORIES = (
     Story("healthy"),
     Story("late-host", "host_cpu_starved", 3),
@@ -70,8 +72,8 @@ STORIES = (
     Story("long-contexts", "context_length_skew", 5),
     Story("hot-experts", "expert_hotspot", 2),
     Story("idle", busy=False),
-    Story("gone", ends=1500.0),
-    Story("512-ranks", "host_cpu_starved", 137, ranks=512, scraping=Scrape.model_validate({"loads": "5s", "metrics": "15s"})),
+    Story("gone", ends=1000.0),
+    Story("512-ranks", "host_cpu_starved", 137, ranks=512, scraping=SELDOM, judging=Diagnosis.model_validate({"every": "30s"})),
 )
 """One of each class, two of which nothing can be told, and a large one, which is read seldom: a minute of it takes long to make."""
 
@@ -83,11 +85,11 @@ class Fleet:
         self.now = START
         self._office = Office(incidents, (), (), "")
         self._watches = {s.engine: self._watch(s) for s in STORIES}
-        self._due = START + Diagnosis().every
+        self._due = {s.engine: START + s.judging.every for s in STORIES}
         self.exporter = Exporter({"engines": self._of_engines, "service": self._of_service})
 
     def _watch(self, story: Story) -> Watch:
-        return Watch(EngineSpec(story.engine, (story.engine,)), story.scraping, Diagnosis(), self._office.hear, self._windows)
+        return Watch(EngineSpec(story.engine, (story.engine,)), story.scraping, story.judging, self._office.hear, self._windows)
 
     def _windows(self) -> Sequence[Window]:
         return [watch.look.window for watch in self._watches.values() if watch.look is not None]
@@ -95,11 +97,11 @@ class Fleet:
     async def feed(self, page: Page) -> None:
         """One page, in order of arrival; what is due before it is judged first."""
         self.now = page.arrived
-        if self.now >= self._due:
-            self._due += Diagnosis().every
-            for watch in self._watches.values():
-                await watch.judge()
-            self._office.desk.age(self.now)
+        for story in STORIES:
+            if self.now >= self._due[story.engine]:
+                self._due[story.engine] += story.judging.every
+                await self._watches[story.engine].judge()
+                self._office.desk.age(self.now)
         watch = self._watches[page.engine]
         watch.cadence.saw(page)
         watch.counts.note(page, watch.cadence[page.source] if page.source in tuple(watch.cadence) else SCRAPE)
@@ -119,6 +121,7 @@ class Fleet:
         yield from samples.of_office(self._office)
         yield Sample(exported.BUILD, 1.0, (version("slowrank"),))
         yield Sample(exported.SCRAPE_BUDGET, Scrape().budget)
+        yield from (Sample(exported.RELOADS, 0.0, (outcome,)) for outcome in ("ok", "refused"))
 
 
 def captures(folder: Path) -> dict[Story, Path]:
@@ -148,7 +151,9 @@ def _capture(story: Story, path: Path) -> Path:
         return path
     making = path.with_suffix(".part")
     making.unlink(missing_ok=True)
-    config = ClusterConfig(ranks=story.ranks, seed=7, experts=Experts(redundant=max(0, story.ranks - EXPERTS)))
+    config = ClusterConfig(ranks=story.ranks, seed=STORIES.index(story))
+    if story.ranks > EXPERTS:  # one expert a card, of which one may be popular: a fault of its own, so all are alike here
+        config = msgspec.structs.replace(config, experts=Experts(skew=0.02, drift=0.02, redundant=story.ranks - EXPERTS))
     if not story.busy:
         config = msgspec.structs.replace(config, traffic=None)
     faults = [Scheduled(story.fault, story.rank, SECONDS / 2)] if story.fault else []

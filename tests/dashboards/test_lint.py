@@ -88,10 +88,11 @@ def test_charts_draw_few_lines(panels, pages):
         for panel in panels(page):
             for target in panel["targets"] if panel["type"] == "timeseries" else ():
                 if "{{rank}}" in target["legendFormat"]:
-                    assert " and on (rank) topk(5, " in target["expr"], panel["title"]
-                    continue
+                    assert ") and on (rank) topk(5, " in target["expr"], panel["title"]
                 if "{{engine}}" in target["legendFormat"]:
-                    assert target["expr"].startswith("topk(10, "), panel["title"]
+                    assert ") and on (engine) topk(10, " in target["expr"], panel["title"]
+                if "{{node}}" in target["legendFormat"]:
+                    assert re.search(r"\) and on \(engine, node(, source)?\) topk\(10, ", target["expr"]), panel["title"]
                 if target["expr"].startswith("rank:"):
                     assert 'rank="$rank"' in target["expr"], panel["title"]
 

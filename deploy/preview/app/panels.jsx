@@ -1,6 +1,6 @@
 // Panels of which @grafana/ui has the component: time series, single numbers and tables. What is around the component is Grafana's application.
 import React from 'react';
-import { PanelPlugin, getFieldDisplayValues } from '@grafana/data';
+import { PanelPlugin, cacheFieldDisplayNames, getFieldDisplayValues } from '@grafana/data';
 import { sceneUtils } from '@grafana/scenes';
 import { BigValue, TimeSeries, useTheme2 } from '@grafana/ui';
 import { TableNG } from '@grafana/ui/unstable';
@@ -58,8 +58,10 @@ function Number({ data, fieldConfig, options, replaceVariables, width, height })
   );
 }
 
-const Rows = (props) =>
-  props.data.series.some((frame) => frame.length) ? (
+function Rows(props) {
+  if (!props.data.series.some((frame) => frame.length)) return <Nothing {...props} />;
+  cacheFieldDisplayNames(props.data.series); // headings are read from there
+  return (
     <TableNG
       data={props.data.series[0]}
       width={props.width}
@@ -72,9 +74,8 @@ const Rows = (props) =>
       structureRev={props.data.structureRev}
       disableSanitizeHtml={false}
     />
-  ) : (
-    <Nothing {...props} />
   );
+}
 
 const or = (Component) => (props) => (props.data.series.length ? <Component {...props} /> : <Nothing {...props} />);
 

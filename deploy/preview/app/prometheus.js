@@ -21,7 +21,7 @@ const legend = (format, labels, expr) => {
 
 const number = (text) => (text === '+Inf' ? Infinity : text === '-Inf' ? -Infinity : Number(text));
 
-function table(refId, result) {
+function table(refId, result, several) {
   const names = [...new Set(result.flatMap((series) => Object.keys(series.metric)))].sort();
   const field = (name, type, values, config = {}) => ({ name, type, values, config });
   return toDataFrame({
@@ -29,7 +29,7 @@ function table(refId, result) {
     fields: [
       field('Time', FieldType.time, result.map((series) => series.value[0] * 1000)),
       ...names.map((name) => field(name, FieldType.string, result.map((series) => series.metric[name] ?? ''), { filterable: true })),
-      field(`Value #${refId}`, FieldType.number, result.map((series) => number(series.value[1]))),
+      field(several ? `Value #${refId}` : 'Value', FieldType.number, result.map((series) => number(series.value[1]))),
     ],
   });
 }
@@ -56,9 +56,10 @@ class Prometheus extends scenes.RuntimeDataSource {
           ? await call('query', { query: expr, time: request.range.to.valueOf() / 1000 })
           : await call('query_range', { query: expr, start, end, step });
         asked.push({ expr, series: data.result.length });
-        if (target.format === 'table') return [table(target.refId, data.result)];
+        if (target.format === 'table') return [table(target.refId, data.result, request.targets.length > 1)];
+        const format = scenes.sceneGraph.interpolate(request.scopedVars.__sceneObject.value.valueOf(), target.legendFormat, scoped);
         return data.result.map((series) => {
-          const name = legend(target.legendFormat, series.metric, expr);
+          const name = legend(format, series.metric, expr);
           const [times, values] = target.instant
             ? [[series.value[0] * 1000], [number(series.value[1])]]
             : grid(series.values, start, end, step);
