@@ -17,6 +17,9 @@ from slowrank.service.office import Office
 from slowrank.service.watch import STALE, Watch
 
 _SIGNALS = exported.of_signals()
+_LEVELS = frozenset(
+    name for name, s in signals.CATALOGUE.items() if s.optional and s.kind is signals.Kind.GAUGE and s.scope is signals.Scope.RANK
+)
 
 
 def of_engine(watch: Watch, now: float) -> Iterator[Sample]:
@@ -51,8 +54,7 @@ def _machines(watch: Watch, now: float) -> Iterator[Sample]:
         return
     window = watch.look.window
     for signal, table in window.values.items():
-        known = signals.CATALOGUE.get(signal)
-        if known is not None and known.optional and known.kind is signals.Kind.GAUGE and known.scope is signals.Scope.RANK and table.shape[1]:
+        if signal in _LEVELS and table.shape[1]:
             for rank, value in zip(window.ranks, table[:, -1], strict=True):
                 if isfinite(value):
                     yield Sample(_SIGNALS[signal].name, float(value), (watch.spec.name, str(rank)))
