@@ -148,6 +148,13 @@ def test_paths_inside_meet(services):
     assert "/opt/slowrank/bin/pip" in services["workload-gpu"]["build"]["dockerfile_inline"]
 
 
+def test_the_image_is_built_of_what_git_holds():
+    """Virtual environments, caches, recorded data and the tools of previews stay out of the build, and history does."""
+    left_out = set((ROOT / ".dockerignore").read_text().splitlines())
+    assert {f"**/{line}" for line in (ROOT / ".gitignore").read_text().splitlines() if line and not line.startswith("#")} <= left_out
+    assert ".git" in left_out
+
+
 def test_what_is_kept_is_kept_in_volumes(services):
     """Prometheus, Alertmanager and slowrank write where their volume is; Grafana is provisioned anew each time and keeps nothing."""
     for name in ("prometheus", "alertmanager"):
