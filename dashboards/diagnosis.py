@@ -7,7 +7,8 @@ from typing import Any
 from collector import exported
 from dashboards.look import GREY, SUBJECT, WORTH
 from dashboards.page import JUDGED, Row, page
-from dashboards.panels import Link, Query, Steps, by_name, classes, column, heat, lines, number, table
+from dashboards.panels import Link, Query, Steps, by_name, classes, heat, lines, number
+from dashboards.tables import class_column, column, table
 from dashboards.verdicts import cause_colours, class_numbers, lost_by_cause, lost_time
 
 HERE = 'engine="$engine"'
@@ -63,7 +64,8 @@ def _age() -> Any:
 def _timeline() -> Any:
     return classes(
         "Verdict",
-        "The class of the verdict through time. Bad: a colour that stays; grey says that no verdict was possible.",
+        "The class of the verdict through time. Bad: a colour that stays; grey says that no verdict was possible, yellow that the engine is"
+        " not read.",
         Query(class_numbers(HERE), "{{engine}}"),
     )
 
@@ -94,6 +96,7 @@ def _culprits() -> Any:
             )
         ],
         by="rank",
+        first=["rank", "cause"],
     )
 
 
@@ -103,8 +106,9 @@ def _incidents() -> Any:
         "Causes through time. Suspected wakes nobody; confirmed was told. Bad: one that stays suspected for long is near its limit.",
         {"Open": Query(f"max by (class, cause, severity, state) ({exported.INCIDENT}{{{HERE}}})")},
         hidden=["Value", "Open"],
-        overrides=[],
+        overrides=[class_column()],
         by="cause",
+        first=["cause", "class", "severity", "state"],
     )
 
 

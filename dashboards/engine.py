@@ -15,7 +15,7 @@ HERE = 'engine="$engine",source="$source"'
 SKEWED = 4.0
 """Means where the scale of attention work ends: 1 and the 1.85 of a level group lie in its lower half."""
 
-TOP = 5
+TOP = 4
 """Lines beside a heat map: as many as a legend below them leaves room for."""
 
 TO_RANK = Link(

@@ -7,8 +7,9 @@ from typing import Any
 from collector import exported
 from dashboards.largest import largest
 from dashboards.page import Row, page
-from dashboards.panels import MAX_LINES, Link, Query, Steps, classes, column, lines, number, table
+from dashboards.panels import MAX_LINES, Link, Query, Steps, classes, lines, number
 from dashboards.recording import HOST_LOSS, RANKS, SKEW
+from dashboards.tables import class_column, column, table, yes_or_no
 from dashboards.verdicts import class_numbers, lost_time
 from diagnose.incident_model import State
 from diagnose.model import Class
@@ -102,9 +103,9 @@ def _incidents() -> Any:
 def _timeline() -> Any:
     return classes(
         "Verdicts",
-        "The class of each engine's verdict. Bad: a colour that stays. Orange asks for routing, blue for another layout, vermillion for"
-        " a card or"
-        " a host; grey is not healthy, it is unknown. Flicker between grey and green is an engine with little load.",
+        "The class of each engine's verdict. Bad: a colour that stays. Orange asks for routing, blue for another layout, vermillion for a card"
+        " or a host; grey is not healthy, it is unknown; yellow is not even read. Flicker between grey and green is an engine with little"
+        " load.",
         Query(class_numbers(), "{{engine}}"),
     )
 
@@ -112,10 +113,11 @@ def _timeline() -> Any:
 def _table() -> Any:
     return table(
         "Engines",
-        "The newest verdict, worst first. Bad: a large share lost with high confidence. A share without a cause is in no repair's power"
-        " yet.",
+        "The newest verdict, worst first; of an engine that is not read, its last. Bad: a large share lost with high confidence. A share"
+        " without a cause is in no repair's power yet.",
         {
             "Verdict": Query(_JUDGED),
+            "Read": Query(f"{_JUDGED} * on (engine) group_left () max by (engine) ({exported.ENGINE_UP})"),
             "Lost": Query(f"{_JUDGED} * on (engine) group_left () {lost_time()}"),
             "Confidence": Query(f"{_JUDGED} * on (engine) group_left () max by (engine) ({exported.CONFIDENCE})"),
             "Ranks named": Query(f"{_JUDGED} * on (engine) group_left () count by (engine) (max by (engine, rank) ({exported.CULPRIT}))"),
@@ -125,8 +127,13 @@ def _table() -> Any:
             column("engine", link=Link("Diagnosis", "/d/slowrank-diagnosis?var-engine=${__value.raw:percentencode}&${__url_time_range}")),
             column("Lost", "percentunit", 1),
             column("Confidence", "percentunit", 0),
+            column("cause", nothing="none"),
+            column("Ranks named", nothing="none"),
+            class_column(),
+            yes_or_no("Read"),
         ],
         by="Lost",
+        first=["engine", "class", "cause", "severity"],
     )
 
 

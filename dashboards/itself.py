@@ -22,9 +22,9 @@ def dashboard() -> dict[str, Any]:
         [],
         [
             Row("", 4, [_versions(), _problems(), _pending(), _failing_rules(), _memory(), _descriptors()]),
-            Row("Does it see?", 8, [_outcomes(), _ages(), _late()]),
-            Row("What reading costs", 8, [_durations(), _cost(), _bytes(), _store()]),
-            Row("Does it judge?", 8, [_verdict_ages(), _diagnoses(), _rule_failures()]),
+            Row("Does it see?", 9, [_outcomes(), _ages(), _late()]),
+            Row("What reading costs", 9, [_durations(), _cost(), _bytes(), _store()]),
+            Row("Does it judge?", 9, [_verdict_ages(), _diagnoses(), _rule_failures()]),
             Row("Does it tell?", 8, [_deliveries(), _outbox(), _reloads()]),
         ],
     )
@@ -75,6 +75,7 @@ def _cost() -> Any:
             "{{node}}",
         ),
         Query(f"max({exported.SCRAPE_BUDGET})", "budget", VERMILLION),
+        reach=0.005,  # the budget's default
     )
 
 

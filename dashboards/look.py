@@ -18,6 +18,9 @@ CLASSES: dict[Class, tuple[int, str]] = {
 }
 """A class's number in a state timeline, which draws numbers, and its colour. Grey is never green."""
 
+UNREAD = ("not read", 0, YELLOW)
+"""The word, number and colour of an engine from which no usable page comes: its last verdict is no verdict any more."""
+
 SCHEME = "Viridis"
 """Of heat maps: changes in lightness too, so that it reads in grey. Grafana turns it round in its light theme, so that texts say high and
 low, never bright and dark."""

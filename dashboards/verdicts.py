@@ -6,17 +6,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from collector import exported
-from dashboards.look import CLASSES
+from dashboards.look import CLASSES, UNREAD
 from dashboards.panels import by_name
 from diagnose.rules import load
 
 
 def class_numbers(where: str = "") -> str:
-    """The class of each engine's verdict as its number in `look.CLASSES`."""
+    """The class of each engine's verdict as its number in `look.CLASSES`, or that of `look.UNREAD`."""
     comma = f",{where}" if where else ""
-    return " or ".join(
+    judged = " or ".join(
         f'max by (engine) ({exported.VERDICT}{{class="{klass.value}"{comma}}}) * {number}' for klass, (number, _) in CLASSES.items()
     )
+    read = f"max by (engine) ({exported.ENGINE_UP}{{{where}}})"
+    return f"({judged}) and on (engine) {read} == 1 or ({read} == 0) + {UNREAD[1]}"
 
 
 def lost_time(where: str = "") -> str:

@@ -25,6 +25,9 @@ from deploy.preview.history import END, START, captures, write_samples
 HOME = STATE / "preview"
 DRAWER = Path(__file__).parent
 PICTURES = ROOT / "docs" / "dashboards"
+GONE = "20s"
+"""A series of which a scrape of 15 s brings nothing is over. A Prometheus that scrapes marks it so, and text has no such mark."""
+
 SHOTS = {
     "fleet": ("fleet", {}),
     "engine": ("engine", {"source": "slowrank", "engine": "http://late-host:30000"}),
@@ -89,7 +92,12 @@ def prometheus(server: Path, data: Path) -> Iterator[str]:
     """A Prometheus on a port of its own that scrapes nothing and forgets nothing."""
     config, log = HOME / "prometheus.yml", HOME / "prometheus.log"
     config.write_text("{}\n", encoding="utf-8")
-    options = [f"--config.file={config}", f"--storage.tsdb.path={data}", "--storage.tsdb.retention.time=100y"]
+    options = [
+        f"--config.file={config}",
+        f"--storage.tsdb.path={data}",
+        "--storage.tsdb.retention.time=100y",
+        f"--query.lookback-delta={GONE}",
+    ]
     with log.open("wb") as out:
         process = subprocess.Popen([server, *options, "--web.listen-address=127.0.0.1:0"], stdout=out, stderr=subprocess.STDOUT)
     try:

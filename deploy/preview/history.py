@@ -20,11 +20,12 @@ import msgspec
 from collector import exported
 from collector.capture import read_capture
 from collector.exporter import Exporter, Sample
-from collector.model import Page, Source, Window
+from collector.model import Page, Window
 from dashboards.recording import recordings
 from slowrank.config.model import Diagnosis, Scrape
 from slowrank.discovery.spec import EngineSpec
 from slowrank.service import samples
+from slowrank.service.cadence import METRICS
 from slowrank.service.office import Office
 from slowrank.service.watch import Watch
 from workload.config import ClusterConfig, Experts
@@ -37,6 +38,12 @@ START = recording.START
 END = START + SECONDS
 SCRAPE = 15.0
 """s between two scrapes of ours, as docs/dashboards.md asks for."""
+
+OFTEN = 1.0
+"""s between pages of metrics in a capture, of which slowrank takes those that it would ask for: every 5 s, or 2 s when it suspects."""
+
+AHEAD = 120.0
+"""s; pages of cards were seen 42 s before others of their time."""
 
 EXPERTS = 256
 """Of the workload's model: more cards than that need as many copies, or some hold none."""
@@ -86,6 +93,7 @@ class Fleet:
         self._office = Office(incidents, (), (), "")
         self._watches = {s.engine: self._watch(s) for s in STORIES}
         self._due = {s.engine: START + s.judging.every for s in STORIES}
+        self._asked = {s.engine: START for s in STORIES}  # when the next page of metrics is asked for
         self.exporter = Exporter({"engines": self._of_engines, "service": self._of_service})
 
     def _watch(self, story: Story) -> Watch:
@@ -95,7 +103,7 @@ class Fleet:
         return [watch.look.window for watch in self._watches.values() if watch.look is not None]
 
     async def feed(self, page: Page) -> None:
-        """One page, in order of arrival; what is due before it is judged first."""
+        """One page, in order of arrival; not if it comes sooner than slowrank would ask for it. What is due before is judged first."""
         self.now = page.arrived
         for story in STORIES:
             if self.now >= self._due[story.engine]:
@@ -103,6 +111,10 @@ class Fleet:
                 await self._watches[story.engine].judge()
                 self._office.desk.age(self.now)
         watch = self._watches[page.engine]
+        if page.source is METRICS:
+            if page.arrived < self._asked[page.engine]:
+                return
+            self._asked[page.engine] = page.arrived + watch.cadence[METRICS] - 0.5 * OFTEN  # and no rounding makes it a second more
         watch.cadence.saw(page)
         watch.counts.note(page, watch.cadence[page.source] if page.source in tuple(watch.cadence) else SCRAPE)
         watch.intake.feed(page)
@@ -139,7 +151,7 @@ async def write_samples(out: TextIO, shown: Mapping[Story, Path], incidents: Pat
             for family in fleet.exporter.collect():
                 out.writelines(_line(s.name, {**s.labels, "job": "slowrank"}, s.value, due) for s in family.samples)
             due += SCRAPE
-        if page.source is Source.SGLANG_METRICS and page.arrived >= kept.get(page.engine, END):
+        if page.source is METRICS and page.arrived >= kept.get(page.engine, END):
             out.writelines(_of_page(page))
             kept[page.engine] += SCRAPE
     out.write("# EOF\n")
@@ -158,14 +170,23 @@ def _capture(story: Story, path: Path) -> Path:
         config = msgspec.structs.replace(config, traffic=None)
     faults = [Scheduled(story.fault, story.rank, SECONDS / 2)] if story.fault else []
     with recording.Recording(making, engine=story.engine) as sink:
-        cards = sink.cards if story.ranks <= EXPERTS else None
-        every = story.scraping
-        simulate(config, faults, story.ends, sink, loads_every=every.loads, metrics_every=every.metrics, cards=cards)
+        large, every = story.ranks > EXPERTS, story.scraping
+        often, cards = (every.metrics, None) if large else (OFTEN, sink.cards)
+        simulate(config, faults, story.ends, sink, loads_every=every.loads, metrics_every=often, cards=cards)
     return making.rename(path)
 
 
 def _pages(story: Story, capture: Path) -> Iterator[Page]:
-    return (replace(page, engine=story.engine) for page in read_capture(capture))
+    """In order of arrival: a capture of a simulation holds pages of cards before others of their time."""
+    waiting: list[tuple[float, int, Page]] = []
+    newest = START
+    for number, page in enumerate(read_capture(capture)):
+        newest = max(newest, page.arrived)
+        heapq.heappush(waiting, (page.arrived, number, replace(page, engine=story.engine)))
+        while newest - waiting[0][0] > AHEAD:
+            yield heapq.heappop(waiting)[2]
+    while waiting:
+        yield heapq.heappop(waiting)[2]
 
 
 def _of_page(page: Page) -> Iterator[str]:

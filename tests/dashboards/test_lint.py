@@ -83,12 +83,12 @@ def test_alerts_lead_to_dashboards_that_exist(pages):
 
 
 def test_charts_draw_few_lines(panels, pages):
-    """With 512 ranks a chart shows one rank, the five that stand out, or a sum; of engines the largest few. Heat maps show all ranks."""
+    """With 512 ranks a chart shows one rank, the four that stand out, or a sum; of engines the largest few. Heat maps show all ranks."""
     for page in pages.values():
         for panel in panels(page):
             for target in panel["targets"] if panel["type"] == "timeseries" else ():
                 if "{{rank}}" in target["legendFormat"]:
-                    assert ") and on (rank) topk(5, " in target["expr"], panel["title"]
+                    assert ") and on (rank) topk(4, " in target["expr"], panel["title"]
                 if "{{engine}}" in target["legendFormat"]:
                     assert ") and on (engine) topk(10, " in target["expr"], panel["title"]
                 if "{{node}}" in target["legendFormat"]:

@@ -63,10 +63,11 @@ function Rows(props) {
   cacheFieldDisplayNames(props.data.series); // headings are read from there
   return (
     <TableNG
+      key={props.data.series[0].fields.map((field) => field.state?.displayName).join()} // it sorts when it is made, by the headings of then
       data={props.data.series[0]}
       width={props.width}
       height={props.height}
-      initialSortBy={props.options.sortBy}
+      sortBy={props.options.sortBy}
       cellHeight={props.options.cellHeight}
       noHeader={!props.options.showHeader}
       fieldConfig={props.fieldConfig}
