@@ -103,9 +103,9 @@ def _incidents() -> Any:
 def _timeline() -> Any:
     return classes(
         "Verdicts",
-        "The class of each engine's verdict. Bad: a colour that stays. Orange asks for routing, blue for another layout, vermillion for a card"
-        " or a host; grey is not healthy, it is unknown; yellow is not even read. Flicker between grey and green is an engine with little"
-        " load.",
+        "The class of each engine's verdict. Bad: a colour that stays. Orange asks for routing, blue for another layout, vermillion for a"
+        " card or a host; grey is not healthy, it is unknown; yellow is not even read. Flicker between grey and green is an engine with"
+        " little load.",
         Query(class_numbers(), "{{engine}}"),
     )
 
