@@ -39,8 +39,8 @@ from workload.cluster import Cluster
 from workload.config import ClusterConfig
 
 INTERVALS = (1.0, 5.0, 15.0, 30.0)
-CASES: Mapping[str, int | None] = {"healthy": None, "host_cpu_starved": 5, "context_length_skew": 0, "long_prefill": 2}
-"""Fault and the rank that it acts on: one of the host, one that lasts in the load, one that comes and goes with the prompts."""
+CASES: Mapping[str, int | None] = {"healthy": None, "host_cpu_starved": 5, "context_length_skew": 0, "expert_hotspot": 3, "long_prefill": 2}
+"""Fault and the rank that it acts on: one of the host, one that lasts in the load, one of the layout, one that comes with the prompts."""
 
 WARM = 20.0
 """s between the start of all readers and the fault: all of them have scraped once at 15 s."""
@@ -60,6 +60,8 @@ def main() -> None:
     asked.add_argument("--seed", type=int, default=1)
     asked.add_argument("--binaries", type=Path, help="folder with prometheus and victoria-metrics")
     given = asked.parse_args()
+    if unknown := set(given.cases.split(",")) - CASES.keys():
+        asked.error(f"no case {unknown.pop()!r}; there are {', '.join(CASES)}")
     print(f"| fault | scraped every | {' | '.join(READERS)} |\n|---|---|{'---|' * len(READERS)}", flush=True)
     for case in given.cases.split(","):
         with tempfile.TemporaryDirectory() as folder:
@@ -128,8 +130,8 @@ async def _watched(cluster: Cluster, case: str, live: Mapping[float, Intake], fo
     for every in live:
         taker(every)
     await asyncio.sleep(WARM)
-    if case in CASES and case != "healthy":
-        cluster.inject(case, rank=CASES[case])
+    if (rank := CASES[case]) is not None:
+        cluster.inject(case, rank=rank)
     await asyncio.sleep(SETTLE)
     start = time.time()
     await asyncio.sleep(seconds)

@@ -28,7 +28,7 @@ class Kept(Enum):
     @property
     def ours(self) -> bool:
         """Whether slowrank exported it: then a label names the engine as slowrank's configuration does."""
-        return self in {Kept.EXPORTED, Kept.FACTS}
+        return self is Kept.EXPORTED or self is Kept.FACTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,13 @@ class Query:
     names: tuple[str, ...]  # every spelling
     matchers: tuple[Matcher, ...] = ()
 
+    def taking(self, more: Sequence[Matcher]) -> tuple[Matcher, ...]:
+        """What these series match, narrowed by `more`."""
+        return (one_of("__name__", self.names), *self.matchers, *more)
+
     def series(self, more: Sequence[Matcher]) -> str:
         """The selector of these series, narrowed by `more`."""
-        return selector((one_of("__name__", self.names), *self.matchers, *more))
+        return selector(self.taking(more))
 
     def samples(self, more: Sequence[Matcher], seconds: float) -> str:
         """Their raw samples of the last `seconds`."""

@@ -15,7 +15,7 @@ from collector.model import Block, Clock, Facts, Problem, Window
 from collector.prometheus import blocks
 from collector.prometheus.api import Api
 from collector.prometheus.errors import PrometheusError, TooMuchError
-from collector.prometheus.fetch import Fetched, fetch
+from collector.prometheus.fetch import Fetched, Known, fetch
 from collector.prometheus.fleet import Engine, arrange, plain, target_names
 from collector.prometheus.matchers import Matcher, selector
 from collector.prometheus.matrix import Series
@@ -85,7 +85,7 @@ async def read(api: Api, scope: Scope) -> Answer:
         what = f"{len(known)} series of engines and none that names a rank (tp_rank on SGLang, engine on vLLM)"
         raise NothingError(f"{api.url}: {what}; scrape the engines' own ports, and keep these labels")
     points = await _points(api, next(found for query, found in known if query in wanted), start, end)
-    fetched = await fetch(api, wanted, points, scope.matchers, start, end)
+    fetched = await fetch(api, wanted, Known(labels), points, scope.matchers, start, end)
     kept: dict[object, dict[Kept, list[Series]]] = defaultdict(lambda: defaultdict(list))
     for one in fetched:
         for series in one.series:
