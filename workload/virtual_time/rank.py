@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import deque
 
 from workload.config import ClusterConfig
+from workload.reporter import LOG_EVERY
 from workload.scheduler import Batch, Request
 from workload.scheduling.make import make_scheduler
 from workload.virtual_time.diary import Published
 from workload.virtual_time.lane import Lane
 from workload.virtual_time.processor import Processor
-from workload.wire import Abort, Busy, GraphVote, KvReserve, Publisher, RankOrder, Submit
+from workload.wire import Abort, AcceptFactor, Busy, GraphVote, KvReserve, Publisher, RankOrder, Submit
+
+TRANSIT = 0.5e-3  # seconds from the front end to a rank's process: a socket and a wake-up. The right size, not a measurement
 
 
 class Rank:
@@ -31,6 +34,11 @@ class Rank:
         self._prefill_tokens = 0
         self._prefill_us = 0
         self._hit_rate = 0.0
+        self._drafts = 0 if config.engine.speculation is None else config.engine.speculation.steps  # per row
+        self._decodes = 0
+        self._verified = self._accepted = 0  # since the start
+        self._window = (0, 0)  # what they were at the last log
+        self._accept_rate = 0.0
 
     @property
     def disturbed(self) -> bool:
@@ -53,6 +61,8 @@ class Rank:
                 self.stuck = stuck
             case KvReserve(tokens):
                 scheduler.kv.reserve(tokens)
+            case AcceptFactor(factor) if scheduler.acceptance is not None:
+                scheduler.acceptance.factor = factor
             case _:
                 raise ValueError(f"a rank in virtual time cannot obey {message}; run the cluster in real time for it")
 
@@ -63,6 +73,22 @@ class Rank:
         self._prefill_us += round((now - max(launched, self._prefill_done)) * 1e6)
         self._prefill_done = now
         self._hit_rate = batch.cached_tokens / (batch.cached_tokens + batch.tokens)
+        self.log()
+
+    def verified(self, batch: Batch) -> None:
+        """Books a decode under speculation."""
+        self._verified += batch.rows
+        self._accepted += batch.accepted
+        self._decodes += 1
+        if self._decodes % LOG_EVERY == 0:
+            self.log()
+
+    def log(self) -> None:
+        """Renews what the rank says of the time since it last logged. Of that it is the drafts that are played."""
+        verified, accepted = self._verified - self._window[0], self._accepted - self._window[1]
+        if verified:
+            self._accept_rate = accepted / (verified * self._drafts)
+            self._window = self._verified, self._accepted
 
     def snapshot(self, row: int, at: float, loop: int) -> Published:
         """What the rank would publish at the end of a loop."""
@@ -82,4 +108,7 @@ class Rank:
             self._prefill_tokens,
             self._prefill_us,
             self._hit_rate,
+            self._verified,
+            self._accepted,
+            self._accept_rate,
         )
