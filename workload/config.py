@@ -91,6 +91,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     ranks: int = 8
     device: DeviceKind = "virtual"
     card: str = "H20-3e"  # that a virtual device pretends to be, a key of `workload.device.catalogue`
+    slowdown: float = 1.0  # times as long as that card a virtual one takes for everything: many ranks then fit on few cores
     experts: Experts = Experts()
     method: Method = "round_robin"  # SGLang's default for an engine that is not split into prefill and decode
     budget: Budget = Budget()
@@ -108,6 +109,8 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"{self.ranks} ranks: a data-parallel group has at least 2")
         if self.vllm is not None and not self.vllm.moe and self.device != "virtual":
             raise ValueError(f"dense engines on device {self.device!r}: only virtual cards can step alone; use device 'virtual'")
+        if not 1 <= self.slowdown <= 100:
+            raise ValueError(f"slowdown {self.slowdown:g}: virtual cards can be 1 to 100 times as slow as the real one")
         if self.device == "virtual":
             from workload.device.roofline import Roofline  # which itself needs this module
 

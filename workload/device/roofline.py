@@ -9,7 +9,7 @@ and everybody pays.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from workload.config import ClusterConfig, DispatchMode
 from workload.device import Work, catalogue
@@ -64,11 +64,18 @@ class Roofline:
 
     @classmethod
     def of(cls, config: ClusterConfig) -> Roofline:
-        return cls.on(catalogue.find(config.card), config.experts.dispatch)
+        return cls.on(catalogue.find(config.card), config.experts.dispatch).slowed(config.slowdown)
 
     @classmethod
     def on(cls, card: Card, dispatch: DispatchMode = "normal") -> Roofline:
         return cls(card, Model.on(card), dispatch)
+
+    def slowed(self, times: float) -> Roofline:
+        """One on which every step takes `times` as long, whatever is in it."""
+        c, m = self.card, self.model
+        card = replace(c, bytes_per_second=c.bytes_per_second / times, bf16=c.bf16 / times, fp8=c.fp8 / times, link=c.link / times)
+        model = replace(m, collective=m.collective * times, fixed=m.fixed * times, eager=m.eager * times)
+        return replace(self, card=card, model=model)
 
     @property
     def kv_tokens(self) -> int:
