@@ -1,7 +1,7 @@
 """How the sidecar lives through faults that come and go: memory, tasks, descriptors, cadence, and whether incidents are as many as faults.
 
     python -m benchmarks.soak --ranks 4 --minutes 5
-    nice -n -10 python -m benchmarks.soak --ranks 64 --minutes 62 --quiet 11.5 --tail 13.5 --on 120 --off 60 --slowdown 8
+    nice -n -10 python -m benchmarks.soak --ranks 64 --minutes 62 --quiet 12 --tail 14 --on 120 --off 60 --slowdown 6 --nice -5
 
 A real workload, a real `slowrank serve`, a webhook on loopback. The faults are known to this script alone; it prints figures, no verdict.
 Each fault is another cause, or the same on another rank, so each should be one incident, told once and resolved once; the all-clear comes
@@ -40,7 +40,7 @@ def main() -> None:
     flags = EngineFlags(publish_every=max(1, round(15 / args.slowdown)))  # so that snapshots are as fresh as on cards of full speed
     cluster = Cluster(ClusterConfig(ranks=args.ranks, seed=args.seed, slowdown=args.slowdown, engine=flags, traffic=TRAFFIC))
     with tempfile.TemporaryDirectory() as folder, webhook() as (hook, told), cluster:
-        sidecar = Sidecar(Path(folder), cluster.url, hook, metrics=args.metrics, budget=args.budget)
+        sidecar = Sidecar(Path(folder), cluster.url, args.ranks, hook, metrics=args.metrics, budget=args.budget, nice=args.nice)
         print(f"begun {time.strftime('%H:%M:%S')}, {args}", flush=True)
         acted: list[Acted] = []
         try:
@@ -69,6 +69,7 @@ def _asked() -> argparse.Namespace:
     asked.add_argument(
         "--budget", type=float, default=0.5, help="scrape.budget: high, as one front end renders the pages of all ranks here"
     )
+    asked.add_argument("--nice", type=int, default=0, help="of the sidecar, on top of ours: 64 ranks that wake together take all cores")
     asked.add_argument("--seed", type=int, default=0)
     return asked.parse_args()
 

@@ -20,7 +20,7 @@ PLAN = (
     "request_count_skew",
     "gpu_degraded",
     "host_cpu_starved",
-    "kv_pressure",
+    "long_prefill",
     "gpu_throttled",
     "slow_rank",
     "whole_group_slow",

@@ -29,14 +29,15 @@ class Told(NamedTuple):
 class Sidecar:
     """`slowrank serve` on one engine. `looks` has one entry for each look at it."""
 
-    def __init__(self, folder: Path, engine: str, hook: str, *, metrics: str, budget: float) -> None:
+    def __init__(self, folder: Path, engine: str, ranks: int, hook: str, *, metrics: str, budget: float, nice: int) -> None:
+        gpus = ",".join(f"{r}=virtual-{r // 8}/{r % 8}" for r in range(ranks))  # the exporter's page shows nodes of 8 cards
         config = folder / "slowrank.toml"
         config.write_text(
             f'[service]\nlisten = "127.0.0.1:0"\nlog_format = "json"\n[scrape]\nmetrics = "{metrics}"\nmetrics_suspected = "{metrics}"\n'
-            f'budget = {budget}\n[[engines]]\nname = "soaked"\nnodes = ["{engine}"]\nhardware = ["{engine}/dcgm/metrics"]\n'
-            f'[[alerts.webhook]]\nurl = "{hook}"\n'
+            f'budget = {budget}\n[[engines]]\nname = "soaked"\nnodes = ["{engine}"]\n'
+            f'hardware = ["{engine}/dcgm/metrics"]\ngpus = "{gpus}"\n[[alerts.webhook]]\nurl = "{hook}"\n'
         )
-        command = [sys.executable, "-m", "slowrank", "serve", "--config", str(config)]
+        command = ["nice", "-n", str(nice), sys.executable, "-m", "slowrank", "serve", "--config", str(config)]
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         self.looks: list[dict[str, float]] = []
         assert self._process.stderr is not None

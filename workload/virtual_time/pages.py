@@ -103,7 +103,7 @@ class LoadsPage:
     def __init__(self, config: ClusterConfig, start: float) -> None:
         self._start = start
         self._capacity = config.limits.kv_tokens
-        kv_gb = round(Roofline().kv_read(config.limits.kv_tokens) / 1e9, 3)
+        kv_gb = round(Roofline.of(config).kv_read(config.limits.kv_tokens) / 1e9, 3)
         bodies = []
         for rank in range(config.ranks):
             entry = as_object(
