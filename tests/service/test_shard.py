@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.errors import ConfigError
@@ -22,6 +22,7 @@ def test_each_engine_belongs_to_exactly_one_shard(names, of):
     assert all(sum(shard.has(name) for shard in shards) == 1 for name in names)
 
 
+@settings(deadline=None)
 @given(NAMES.filter(bool), st.integers(2, 20))
 def test_adding_an_engine_moves_no_other(names, of):
     """Nor does taking one out: what a sidecar watches of the others stays as it was."""
