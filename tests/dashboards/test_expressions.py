@@ -14,7 +14,7 @@ from dashboards.recording import BALANCEDNESS, DERIVED, recordings
 from dashboards.rules import alertings
 from dashboards.series import WINDOW
 
-FAMILIES = {f.name: f for f in (*exported.of_signals().values(), *exported.FAMILIES.values())}
+FAMILIES = {name: f for f in (*exported.of_signals().values(), *exported.FAMILIES.values()) for name in f.series}
 RECORDED = {*QUANTITIES, BALANCEDNESS, *(d.record for d in DERIVED)}
 RATES = {"rate", "increase"}
 BARE = {exported.RULE_FAILURES, exported.BREAKAGES, exported.RELOADS}
@@ -76,7 +76,7 @@ def grouped(node) -> set[str]:
 
 def counts(name: str) -> bool:
     """Whether a series only grows: by our own table, and by Prometheus' suffixes for the engines'."""
-    return FAMILIES[name].kind is exported.Kind.COUNTER if name in FAMILIES else name.endswith(("_total", "_sum", "_count", "_bucket"))
+    return FAMILIES[name].kind is not exported.Kind.GAUGE if name in FAMILIES else name.endswith(("_total", "_sum", "_count", "_bucket"))
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_series_exist_under_the_labels_that_they_are_asked_by(everything):
         if any(s.name.startswith(("sglang", "vllm")) for s in series):
             continue  # what engines serve is asked of recorded pages
         assert {s.name for s in series} <= set(FAMILIES) | RECORDED, where
-        labels = {s.name: set(FAMILIES[s.name].labels) if s.name in FAMILIES else recorded for s in series}
+        labels = {s.name: set(FAMILIES[s.name].labels) | {"le"} if s.name in FAMILIES else recorded for s in series}
         for one in series:
             assert one.labels <= labels[one.name], (where, one)
         assert grouped(tree) <= set().union(*labels.values()), where
