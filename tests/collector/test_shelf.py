@@ -102,18 +102,16 @@ def test_the_driver_and_proc_join_by_process() -> None:
 
 def test_of_a_ranks_processes_the_one_that_waits_most_speaks() -> None:
     """Rank 1's second process is kept from running; CPU time is that of the first. A card is its rank's whichever process is on it."""
-    named: list[dict[str, Any]] = [
-        {"pid": 10 * (r + 1) + t, "title": f"sglang::scheduler_DP{r}_TP{2 * r + t}"} for r in range(2) for t in range(2)
-    ]
+    named = [(10 * (r + 1) + t, f"sglang::scheduler_DP{r}_TP{2 * r + t}") for r in range(2) for t in range(2)]
     waits = {10: 0, 11: 10**7, 20: 5 * 10**9, 21: 0}  # of before, except for process 21, which waits now
     pages = []
     for k in range(6):
         at = 1000.0 + 2 * k
-        shown: list[dict[str, Any]] = [
-            {**p, "ran_ns": 10**8 * k * (1 + p["pid"] % 10), "waited_ns": waits[p["pid"]] + (10**9 * k if p["pid"] == 21 else 0)}
-            for p in named
+        seen = [
+            {"pid": pid, "title": title, "ran_ns": 10**8 * k * (1 + pid % 10), "waited_ns": waits[pid] + (10**9 * k if pid == 21 else 0)}
+            for pid, title in named
         ]
-        pages.append(processes(at, *shown))
+        pages.append(processes(at, *seen))
         pages.append(
             driver(at, *({"index": g, "pids": [pid], "values": {signals.CARD_POWER: 100.0 + g}} for g, pid in enumerate((21, 11))))
         )

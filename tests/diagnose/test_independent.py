@@ -207,6 +207,28 @@ def test_equal_cards_are_never_above_their_bound(running, length, prompts, costs
     assert np.nanmax(found.slower) < 0.02
 
 
+def test_a_slow_rank_that_gets_its_prompts_by_the_second_is_no_prefill_skew() -> None:
+    """All ranks get 200 prompt tokens a second. Rank 1 needs 15 times as long for a step, so 15 times as many fall into each: the prompts
+    do not explain its steps, they come of them."""
+    rate, quick, slow = 200.0, Dense(prompts=(0.0,) * 4), 15.0
+    base = quick.base + quick.per_token * 8 + quick.per_kv * 32000
+    # S = slow (base + per_token rate S)
+    steps = [slow_r * base / (1 - slow_r * quick.per_token * rate) for slow_r in (1.0, slow, 1.0, 1.0)]
+    found = verdict(Dense(prompts=[rate * s for s in steps], slow={1: slow}))
+    assert (found.klass, found.cause, found.ranks) == (Class.SINGLE_POINT, "slow_rank", (1,))
+    assert found.share is not None
+    assert found.share.mid == pytest.approx(1 - steps[0] / steps[1], abs=0.02)
+
+
+def test_prompts_that_come_faster_to_one_rank_are_load() -> None:
+    """Rank 1 gets 5,000 prompt tokens a second its peers 200, on equal cards: its steps are longer by what they take. Load."""
+    rates, cards = (200.0, 5000.0, 200.0, 200.0), Dense()
+    base = cards.base + cards.per_token * 8 + cards.per_kv * 32000
+    steps = [base / (1 - cards.per_token * rate) for rate in rates]
+    found = verdict(Dense(prompts=[rate * s for rate, s in zip(rates, steps, strict=True)]))
+    assert (found.klass, found.cause, found.ranks) == (Class.LOAD, "long_prefill", (1,))
+
+
 def test_in_a_lockstep_without_waits_nobody_is_named() -> None:
     """All steps are long alike: without a past nothing is known; with one the group is slow, and what would tell is said."""
     slow = Dense(clock=Clock.FORWARD, slow={2: 1.5})
