@@ -151,7 +151,7 @@ def test_a_slow_rank_with_experts_is_everybodys(played) -> None:
 
 @pytest.mark.cluster
 def test_answers_that_the_front_end_keeps_are_outside_the_ranks() -> None:
-    """A second on every answer, in a lockstep whose own times of requests are as ever: no rank is named. Requests stay for 8 s, so the window
+    """A second on every answer, in a lockstep whose own times of requests are as ever: no rank is named. Requests stay 8 s, so the window
     must be twice as long; by itself, as the others' steps must not be disturbed."""
     kept = Play(ClusterConfig(ranks=2, vllm=VllmFlags(), seed=5), "outside_the_ranks", 0, 1.0, healthy=6, faulty=30, settling=5)
     ((_, after),) = play([kept])
