@@ -130,6 +130,11 @@ class Case:
         return front_end.first_tokens(self.window, self.group_drag)
 
     @cached_property
+    def first_tokens_before(self) -> front_end.FirstTokens | None:
+        """The same of the healthy past."""
+        return front_end.first_tokens(self.baseline, prefill_drag.prefill_drag(self.baseline)) if self.baseline else None
+
+    @cached_property
     def excess(self) -> over_past.Excess | None:
         """Cadence that no known cause explains, against the past; None on a prefill server, whose steps are as long as its prompts."""
         return None if self.prefills else over_past.excess(self.window, self.baseline, self.pair_load, self.host_dry)

@@ -40,7 +40,7 @@ def touched_series(window: Window) -> FloatArray:
     passes, stepped = eager + graph, np.isfinite(rate) & (rate > lockstep.LEAST_RATE)
     some = np.isfinite(passes) & (passes > lockstep.LEAST_RATE)
     without = np.nan_to_num(lockstep.nanmedian(np.where(some, eager / np.where(some, passes, 1.0), np.nan)))
-    own = np.nan_to_num(np.maximum(active - passes, 0.0)) / np.where(stepped, rate, 1.0)
+    own = np.clip(np.nan_to_num(active - passes) / np.where(stepped, rate, 1.0), 0.0, 1.0)
     return np.asarray(np.where(stepped, np.minimum(np.minimum(1.0, without + own.mean(axis=0)), own.sum(axis=0)), 0.0))
 
 
