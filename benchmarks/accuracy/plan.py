@@ -28,8 +28,8 @@ SEVERITIES = (0.6, 1.0)
 FAINT = (0.15, 0.3)
 
 IDLE = {"pd_queue_skew": (("chat", "agent"), 1.0)}
-"""Faults that do nothing but under some traffic, from some share of their severity on: elsewhere requests come so seldom that none waits for
-the slow link (queues of seeds 0 and 1), and there is nothing to find."""
+"""Faults that do nothing but under some traffic, from some share of their severity on: elsewhere requests come so seldom that none waits
+for the slow link (queues of seeds 0 and 1), and there is nothing to find."""
 
 
 @dataclass(frozen=True, slots=True)
