@@ -128,10 +128,11 @@ def _step_time() -> Any:
 
 def _host_loss() -> Any:
     return lines(
-        "Lost to late hosts",
-        f"{HOST_LOSS.about}. Bad: a step up that stays; lateness says whose.",
+        "Waiting for the latest host",
+        f"{HOST_LOSS.about}. Cards may compute meanwhile, so that this is the most that can be lost to it; what is, the diagnosis says."
+        " Bad: a step up that stays; lateness says whose.",
         "percentunit",
-        Query(f"{HOST_LOSS.record}{{{HERE}}}", "lost", SUBJECT),
+        Query(f"{HOST_LOSS.record}{{{HERE}}}", "of a step", SUBJECT),
         steps=Steps(0.05, None),
     )
 

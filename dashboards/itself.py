@@ -131,6 +131,7 @@ def _late() -> Any:
         "s",
         Query(largest(MAX_LINES, f"{_rate(exported.SCRAPE_LATE, 'engine')} / {_rate(exported.SCRAPES, 'engine')}", "engine"), "{{engine}}"),
         steps=Steps(0.5, None),
+        reach=1,
     )
 
 
