@@ -35,7 +35,7 @@ def selected(node, function: str = "", over: float = 0.0) -> Iterator[Selected]:
     """All series of a tree. The function is the innermost one around a range."""
     match node:
         case promql_parser.VectorSelector():
-            yield Selected(node.name or "", frozenset(m.name for m in node.matchers.matchers), function, over)
+            yield Selected(node.name or "", frozenset(m.name for m in node.matchers.matchers), function if over else "", over)
         case promql_parser.MatrixSelector():
             yield from selected(node.vector_selector, function, node.range.total_seconds())
         case promql_parser.SubqueryExpr():
@@ -96,6 +96,21 @@ def test_the_parser_checks_types():
     """Parsing in the fixtures above can fail: a rate of an instant vector is refused."""
     with pytest.raises(ValueError, match="expected type"):
         promql_parser.parse("rate(slowrank_scrapes_total)")
+
+
+def test_the_walk_sees_what_is_asked():
+    """Inside aggregations, their parameters, functions, subqueries and matchings: nothing is passed over."""
+    tree = promql_parser.parse(
+        'topk(scalar(a_total), -sum by (x) (rate(b_total{l="1"}[5m]))) / on (y) group_left (z) (max_over_time((c_sum + 1)[1h:1m]) or d)'
+    )
+    found = {s.name: (s.labels, s.function, s.over) for s in selected(tree)}
+    assert found == {
+        "a_total": (frozenset(), "", 0.0),
+        "b_total": (frozenset({"l"}), "rate", 300.0),
+        "c_sum": (frozenset(), "", 0.0),
+        "d": (frozenset(), "", 0.0),
+    }
+    assert grouped(tree) == {"x", "y", "z"}
 
 
 def test_counters_are_only_read_as_rates(everything):
