@@ -19,6 +19,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from hypothesis import settings
+
+settings.register_profile("untimed", deadline=None)  # speed is not what these tests are about, and a machine may be shared
+settings.load_profile("untimed")
 
 READY = 30.0
 """s; ready in .3 s on a quiet machine, and two cores may be shared by many."""

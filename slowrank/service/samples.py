@@ -11,6 +11,7 @@ from pathlib import Path
 from collector import exported, signals
 from collector.engines.kinds import PATHS
 from collector.exporter import Sample
+from collector.model import Engine
 from diagnose.model import EngineDiagnosis, Verdict
 from slowrank.service.cadence import INFO, METRICS
 from slowrank.service.office import Office
@@ -29,6 +30,8 @@ def of_engine(watch: Watch, now: float) -> Iterator[Sample]:
     yield from _reading(watch, now)
     if watch.look is not None:
         yield from _verdict(watch.spec.name, watch.look.diagnosis)
+        if watch.up(now):
+            yield from _facts(watch.spec.name, watch.look.window.engine)
     engine = watch.spec.name
     yield Sample(exported.DIAGNOSES, watch.diagnoses, (engine,))
     yield Sample(exported.DIAGNOSIS_SECONDS, watch.cpu, (engine,))
@@ -58,6 +61,15 @@ def _machines(watch: Watch, now: float) -> Iterator[Sample]:
             for rank, value in zip(window.ranks, table[:, -1], strict=True):
                 if isfinite(value):
                     yield Sample(_SIGNALS[signal].name, float(value), (watch.spec.name, str(rank)))
+
+
+def _facts(engine: str, seen: Engine) -> Iterator[Sample]:
+    """What a history server is not told by other series: the card above all, which says what attention costs."""
+    said = [getattr(seen.facts, name) for name in exported.FACT_LABELS]
+    yield Sample(exported.ENGINE_INFO, 1.0, (engine, seen.kind, *(text or "" for text in said)))
+    for name, family in exported.FACT_NUMBERS.items():
+        if (number := getattr(seen.facts, name)) is not None:
+            yield Sample(family, float(number), (engine,))
 
 
 def _reading(watch: Watch, now: float) -> Iterator[Sample]:
