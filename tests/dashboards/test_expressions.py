@@ -16,6 +16,7 @@ from dashboards.series import WINDOW
 
 FAMILIES = {f.name: f for f in (*exported.of_signals().values(), *exported.FAMILIES.values())}
 RECORDED = {*QUANTITIES, BALANCEDNESS, *(d.record for d in DERIVED)}
+PARTS = ("_bucket", "_sum", "_count")
 RATES = {"rate", "increase"}
 BARE = {exported.RULE_FAILURES, exported.BREAKAGES, exported.RELOADS}
 """Counters that some expression asks whether they left zero, or compares with their own past."""
@@ -75,8 +76,16 @@ def grouped(node) -> set[str]:
 
 
 def counts(name: str) -> bool:
-    """Whether a series only grows: by our own table, and by Prometheus' suffixes for the engines'."""
-    return FAMILIES[name].kind is exported.Kind.COUNTER if name in FAMILIES else name.endswith(("_total", "_sum", "_count", "_bucket"))
+    """Whether a series only grows: by our own table, and by Prometheus' suffixes for the engines', and for parts of histograms."""
+    return FAMILIES[name].kind is exported.Kind.COUNTER if name in FAMILIES else name.endswith(("_total", *PARTS))
+
+
+def labels_of(name: str) -> set[str]:
+    """Labels of a series of ours. KeyError for one that nobody defines."""
+    if name in RECORDED:
+        return {"engine", "rank", "source"}
+    part = next((part for part in PARTS if name.endswith(part) and name not in FAMILIES), "")
+    return {*FAMILIES[name.removesuffix(part)].labels, *(["le"] if part == "_bucket" else [])}
 
 
 @pytest.fixture(scope="module")
@@ -147,13 +156,11 @@ def test_rules_take_rates_over_their_window():
 
 def test_series_exist_under_the_labels_that_they_are_asked_by(everything):
     """Each series of ours is one that our page's table or the recording rules define; matchers and groupings name labels that it has."""
-    recorded = {"engine", "rank", "source"}
     for where, tree in everything:
         series = list(selected(tree))
         if any(s.name.startswith(("sglang", "vllm")) for s in series):
             continue  # what engines serve is asked of recorded pages
-        assert {s.name for s in series} <= set(FAMILIES) | RECORDED, where
-        labels = {s.name: set(FAMILIES[s.name].labels) if s.name in FAMILIES else recorded for s in series}
+        labels = {s.name: labels_of(s.name) for s in series}
         for one in series:
             assert one.labels <= labels[one.name], (where, one)
         assert grouped(tree) <= set().union(*labels.values()), where
