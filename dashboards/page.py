@@ -86,7 +86,7 @@ def _variable(name: str, label: str, query: str) -> core.Template:
 
 
 def _incidents(one: bool) -> dict[str, Any]:
-    """Confirmed incidents as regions over every chart: of the page's engine, or of all, which cover everything and are to be switched on."""
+    """Confirmed incidents as regions over every chart: of the page's engine, or of all, which cover too much and are to be switched on."""
     where = f'{"engine=" + chr(34) + "$engine" + chr(34) + "," if one else ""}state="{State.CONFIRMED.value}"'
     return {
         "name": "Incidents",
