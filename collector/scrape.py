@@ -12,6 +12,7 @@ import ssl
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import ceil, inf
 from urllib.parse import urljoin, urlsplit
 
@@ -138,8 +139,9 @@ async def _poll(fetcher: _Fetcher | _Local, source: Source, intervals: Mapping[S
     """One page after the other, on deadlines that do not drift."""
     deadline = time.monotonic()
     while fetcher.worthwhile:
+        late = max(0.0, time.monotonic() - deadline)
         page = await fetcher.fetch()
-        on_page(page)
+        on_page(replace(page, late=late))
         every = intervals[source]
         if every < inf:
             deadline += every * max(ceil((time.monotonic() - deadline) / every), 1)

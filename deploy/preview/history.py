@@ -116,7 +116,7 @@ class Fleet:
                 return
             self._asked[page.engine] = page.arrived + watch.cadence[METRICS] - 0.5 * OFTEN  # and no rounding makes it a second more
         watch.cadence.saw(page)
-        watch.counts.note(page, watch.cadence[page.source] if page.source in tuple(watch.cadence) else SCRAPE)
+        watch.counts.note(page)
         watch.intake.feed(page)
 
     async def close(self) -> None:

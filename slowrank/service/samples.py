@@ -80,9 +80,10 @@ def _reading(watch: Watch, now: float) -> Iterator[Sample]:
             yield Sample(exported.SCRAPES, count, (*where, outcome))
         yield Sample(exported.SCRAPE_SECONDS, pages.seconds, where)
         yield Sample(exported.SCRAPE_BYTES, pages.bytes, where)
-        yield Sample(exported.SCRAPE_LATE, pages.late, where)
         if pages.good is not None:
             yield Sample(exported.PAGE_AGE, now - pages.good, where)
+    for source, late in watch.counts.late.items():
+        yield Sample(exported.SCRAPE_LATE, late, (engine, source))
     for asked in watch.cadence:
         if asked is not INFO:
             yield Sample(exported.SCRAPE_INTERVAL, watch.cadence[asked], (engine, PATHS[asked].rpartition("/")[2]))

@@ -14,9 +14,8 @@ from dashboards.recording import BALANCEDNESS, DERIVED, recordings
 from dashboards.rules import alertings
 from dashboards.series import WINDOW
 
-FAMILIES = {f.name: f for f in (*exported.of_signals().values(), *exported.FAMILIES.values())}
+FAMILIES = {name: f for f in (*exported.of_signals().values(), *exported.FAMILIES.values()) for name in f.series}
 RECORDED = {*QUANTITIES, BALANCEDNESS, *(d.record for d in DERIVED)}
-PARTS = ("_bucket", "_sum", "_count")
 RATES = {"rate", "increase"}
 BARE = {exported.RULE_FAILURES, exported.BREAKAGES, exported.RELOADS}
 """Counters that some expression asks whether they left zero, or compares with their own past."""
@@ -76,16 +75,15 @@ def grouped(node) -> set[str]:
 
 
 def counts(name: str) -> bool:
-    """Whether a series only grows: by our own table, and by Prometheus' suffixes for the engines', and for parts of histograms."""
-    return FAMILIES[name].kind is exported.Kind.COUNTER if name in FAMILIES else name.endswith(("_total", *PARTS))
+    """Whether a series only grows: by our own table, and by Prometheus' suffixes for the engines'."""
+    return FAMILIES[name].kind is not exported.Kind.GAUGE if name in FAMILIES else name.endswith(("_total", "_sum", "_count", "_bucket"))
 
 
 def labels_of(name: str) -> set[str]:
     """Labels of a series of ours. KeyError for one that nobody defines."""
     if name in RECORDED:
         return {"engine", "rank", "source"}
-    part = next((part for part in PARTS if name.endswith(part) and name not in FAMILIES), "")
-    return {*FAMILIES[name.removesuffix(part)].labels, *(["le"] if part == "_bucket" else [])}
+    return {*FAMILIES[name].labels, *(["le"] if name.endswith("_bucket") else [])}
 
 
 @pytest.fixture(scope="module")

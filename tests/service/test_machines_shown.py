@@ -29,7 +29,7 @@ def watched(tmp_path):
     watch = Watch(EngineSpec(ENGINE, (ENGINE,)), Scrape(), Diagnosis(), lambda _: frozenset(), list)
     pages = list(read_capture(path))
     for page in pages:
-        watch.counts.note(page, 5.0)
+        watch.counts.note(page)
         watch.intake.feed(page)
     asyncio.run(watch.judge())
     return watch, pages[-1].arrived
@@ -41,6 +41,7 @@ def shown(watch: Watch, now: float) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for sample in samples.of_engine(watch, now):
         if sample.name in names:
+            assert isinstance(sample.value, float)  # a level, and no distribution
             found.setdefault(sample.name, {})[sample.labels[1]] = sample.value
     return found
 

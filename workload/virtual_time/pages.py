@@ -179,7 +179,7 @@ class LoadsPage:
 
     def _lay_out(self, speculates: Sequence[bool]) -> None:
         limits = self._config.limits
-        kv_gb = round(Roofline().kv_read(limits.kv_tokens) / 1e9, 3)
+        kv_gb = round(Roofline.of(self._config).kv_read(limits.kv_tokens) / 1e9, 3)
         bodies = []
         for rank, speculating in enumerate(speculates):
             hands_over = self._config.engine.split is not None
