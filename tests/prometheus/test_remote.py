@@ -185,10 +185,10 @@ RANKS = [{**CPU, "dp_rank": str(rank), "tp_rank": str(rank)} for rank in (0, 1)]
 TIMES = [1000.0 + 15 * k for k in range(41)]
 
 
-@pytest.mark.parametrize("trouble", ["", "403", "404", "cut off", "samples", "strangers"])
+@pytest.mark.parametrize("trouble", ["", "403", "404", "breaks", "cut off", "samples", "strangers"])
 def test_what_remote_read_does_not_give_json_does(trouble: str) -> None:
-    """The same window from a server that streams chunks, from one that has or allows no such thing, whose stream is damaged, that sends
-    samples instead, and whose external label is a target's own elsewhere."""
+    """The same window from a server that streams chunks, from one that has or allows no such thing, that fails at it, whose stream is
+    damaged, that sends samples instead, and whose external label is a target's own elsewhere."""
     asked: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -202,6 +202,8 @@ def test_what_remote_read_does_not_give_json_does(trouble: str) -> None:
             kind = remote.REPLY_TYPE + "; proto=prometheus.ChunkedReadResponse"
             if b"none" in request.content:
                 return httpx.Response(200, headers={"content-type": "application/x-protobuf" if trouble == "samples" else kind})
+            if trouble == "breaks":
+                return httpx.Response(500, text="storage: not now")
             more = {"job": "eu"} if trouble == "strangers" else {"region": "eu"}
             counted = [chunk([(round(at * 1000), at) for at in TIMES])]
             body = b"".join(frame({**labels, **more}, counted) for labels in RANKS)
