@@ -18,16 +18,26 @@ class Kind(Enum):
 
     COUNTER = "counter"
     GAUGE = "gauge"
+    HISTOGRAM = "histogram"
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """One series family of our page. A counter's `name` has its `_total`."""
+    """One series family of our page. A counter's `name` has its `_total`; a histogram's is without `_bucket`, `_sum` and `_count`."""
 
     name: str
     kind: Kind
     help: str
     labels: tuple[str, ...]
+    bounds: tuple[float, ...] = ()  # of a histogram's buckets, rising; all above the last are in one more
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """The names under which its samples are on the page."""
+        return tuple(self.name + end for end in _PARTS) if self.kind is Kind.HISTOGRAM else (self.name,)
+
+
+_PARTS = ("_bucket", "_sum", "_count")
 
 
 UNITS = {"1": "", "s": "seconds", "Hz": "hertz", "W": "watts", "C": "celsius", "B": "bytes", "B/s": "bytes_per_second"}
@@ -57,9 +67,14 @@ FAMILIES: dict[str, Exported] = {}
 """Every family that is not a signal, by name."""
 
 
-def _family(name: str, kind: Kind, about: str, *labels: str) -> str:
-    FAMILIES[name] = Exported(name, kind, about, labels)
+def _family(name: str, kind: Kind, about: str, *labels: str, bounds: tuple[float, ...] = ()) -> str:
+    FAMILIES[name] = Exported(name, kind, about, labels, bounds)
     return name
+
+
+LATE_BOUNDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+"""s. A tenth of the 1 s between two /v1/loads pages is what 99 % of scrapes should keep; half of it is what windows can bear; 10 ms is a
+loop with nothing else to do."""
 
 
 STEP_SECONDS = _family("slowrank_step_seconds", Kind.GAUGE, "Step time of the group in the last window", "engine")
@@ -77,7 +92,14 @@ RULE_FAILURES = _family("slowrank_rule_failures_total", Kind.COUNTER, "Diagnosis
 SCRAPES = _family("slowrank_scrapes_total", Kind.COUNTER, "Pages asked for, by what came back", "engine", "node", "source", "outcome")
 SCRAPE_SECONDS = _family("slowrank_scrape_seconds_total", Kind.COUNTER, "Time from request to reply", "engine", "node", "source")
 SCRAPE_BYTES = _family("slowrank_scrape_bytes_total", Kind.COUNTER, "Bytes of pages read", "engine", "node", "source")
-SCRAPE_LATE = _family("slowrank_scrape_late_seconds_total", Kind.COUNTER, "How late scrapes began", "engine", "node", "source")
+SCRAPE_LATE = _family(
+    "slowrank_scrape_late_seconds",
+    Kind.HISTOGRAM,
+    "How late scrapes began, against when they were due",
+    "engine",
+    "source",
+    bounds=LATE_BOUNDS,
+)
 PAGE_AGE = _family("slowrank_page_age_seconds", Kind.GAUGE, "Age of the newest page of a source", "engine", "node", "source")
 SCRAPE_INTERVAL = _family("slowrank_scrape_interval_seconds", Kind.GAUGE, "Time between two pages of a source now", "engine", "source")
 SCRAPE_BUDGET = _family("slowrank_scrape_budget_ratio", Kind.GAUGE, "Share of one core of a node that reading it may cost")

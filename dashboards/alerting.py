@@ -120,7 +120,7 @@ def health(runbooks: str = "") -> Iterator[Alerting]:
     yield rule(
         "slowrank_scrapes_late",
         Severity.NOTE,
-        f"sum by (engine) (rate({exported.SCRAPE_LATE}[5m])) / sum by (engine) (rate({exported.SCRAPES}[5m])) > 0.5",
+        f"sum by (engine) (rate({exported.SCRAPE_LATE}_sum[5m])) / sum by (engine) (rate({exported.SCRAPE_LATE}_count[5m])) > 0.5",
         "10m",
         "{{ $labels.engine }}: pages are asked for {{ $value | humanizeDuration }} late on average",
         "Give slowrank more CPU, or share the engines among several of it.",

@@ -143,10 +143,10 @@ HEALTH: dict[str, tuple[list[dict[str, str]], str, str, str, dict[str, str], str
     ),
     "slowrank_scrapes_late": (
         [
-            series("0+60x12 720x20", "slowrank_scrape_late_seconds_total", engine="e", node="n", source="loads"),
-            series("0+60x32", "slowrank_scrapes_total", engine="e", node="n", source="loads", outcome="ok"),
-            series("0+20x32", "slowrank_scrape_late_seconds_total", engine="f", node="n", source="loads"),  # a third of a second late
-            series("0+60x32", "slowrank_scrapes_total", engine="f", node="n", source="loads", outcome="ok"),
+            series("0+60x12 720x20", "slowrank_scrape_late_seconds_sum", engine="e", source="loads"),
+            series("0+60x32", "slowrank_scrape_late_seconds_count", engine="e", source="loads"),
+            series("0+20x32", "slowrank_scrape_late_seconds_sum", engine="f", source="loads"),  # a third of a second late
+            series("0+60x32", "slowrank_scrape_late_seconds_count", engine="f", source="loads"),
         ],
         "10m", "12m", "22m", {"severity": "note", "engine": "e"}, "e: pages are asked for 1s late on average",
     ),

@@ -20,6 +20,22 @@ class Extend(msgspec.Struct, frozen=True, gc=False):
     cached: int
 
 
+class HandOver(msgspec.Struct, frozen=True, gc=False):
+    """What a rank of a split engine tells of its queues between prefill and decode. Requests, but where it says tokens."""
+
+    active_tokens: int
+    ready_tokens: int
+    bootstrap: int
+    inflight: int
+    prealloc: int
+    transfer: int
+    retracted: int
+    gb_per_second: float  # of the last transfer, and milliseconds
+    milliseconds: float
+    waiting: int  # for the step, their KV being there
+    ready: int
+
+
 class Published(msgspec.Struct, frozen=True, gc=False):
     """A load snapshot as far as the scheduler knows it, written at the end of loop `row`; `at` in seconds."""
 
@@ -37,6 +53,7 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     verified: int = 0  # rows, by speculation, since the start
     accepted: int = 0  # drafts, since the start
     accept_rate: float = 0.0  # of drafts, in the last log window
+    hand_over: HandOver | None = None  # of a split engine
 
 
 @dataclass(slots=True)

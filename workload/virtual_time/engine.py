@@ -95,7 +95,10 @@ class Engine:
         asked = self._asked
         if self._plan.arrives <= self._base:
             asked += self._take_in()
-        tokens, pairs, extending, self._asked = self._plan.schedule(self._loop)
+        tokens, pairs, extending, self._asked = self._plan.schedule(self._loop, self._base)
+        for turned in self._plan.turned:
+            results.turned(diary, turned, self._base)
+        self._plan.turned.clear()
         if self._width > 1:
             gained = [0] * len(self.ranks)
             for rank, batch in self._asked:

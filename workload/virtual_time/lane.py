@@ -2,12 +2,14 @@
 
 While nobody waits and nobody ends, a decode step adds one token to every running request. Such steps are counted, and given to the
 scheduler together when something happens. Every decision is the scheduler's own. Under speculation nobody knows how many tokens a step
-will make, and every one is asked for.
+will make, and on a split engine not when a request comes over the link: there every step is asked for.
 """
 
 from __future__ import annotations
 
 from workload.scheduler import Batch, Scheduler
+from workload.scheduling.decode_role import DecodeScheduler
+from workload.scheduling.prefill_role import PrefillScheduler
 
 _NEVER = 1 << 62  # a step that is not reached
 
@@ -17,6 +19,7 @@ class Lane:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
+        self.split = isinstance(scheduler, PrefillScheduler | DecodeScheduler)
         self.due = 0
         self.rows = 0
         self.pairs = 0
@@ -65,8 +68,8 @@ class Lane:
         if new:
             self.pairs += sum([r.prompt + r.scheduled for r in new])
             self._left = min(self._left, *[r.output - r.scheduled for r in new])
-        if scheduler.waiting_uncached_tokens or (rows and scheduler.acceptance is not None):
-            self.due = step + 1  # somebody is to be prefilled, or drafts are to be drawn
+        if scheduler.waiting_uncached_tokens or (rows and scheduler.acceptance is not None) or (self.split and not scheduler.idle):
+            self.due = step + 1  # somebody is to be prefilled, drafts are to be drawn, or something may come over a link
         elif not rows:
             self.due = _NEVER
         else:

@@ -164,7 +164,7 @@ class LoadsPage:
                 p.uncached,
                 p.used,
                 p.total,
-                p.total,
+                *((p.total,) if p.hand_over is None else (p.hand_over.active_tokens, p.hand_over.ready_tokens)),
                 round(p.used / self._capacity, 4),
                 round(snapshot.throughput, 2),
                 p.hit_rate,
@@ -174,25 +174,32 @@ class LoadsPage:
             )
             if p.verified:
                 values += ((p.verified + p.accepted) / p.verified, p.accept_rate)
-            values.append(p.waiting)
+            values += (p.waiting,) if p.hand_over is None else msgspec.structs.astuple(p.hand_over)[2:]
         return [datetime.fromtimestamp(self._start + at, UTC).isoformat(timespec="microseconds").encode(), *_written(values)]
 
     def _lay_out(self, speculates: Sequence[bool]) -> None:
         limits = self._config.limits
-        kv_gb = round(Roofline().kv_read(limits.kv_tokens) / 1e9, 3)
+        kv_gb = round(Roofline.of(self._config).kv_read(limits.kv_tokens) / 1e9, 3)
         bodies = []
         for rank, speculating in enumerate(speculates):
+            hands_over = self._config.engine.split is not None
             snapshot = LoadSnapshot(
                 dp_rank=rank,
                 max_total_num_tokens=limits.kv_tokens,
                 max_running_requests=limits.max_running_requests,
                 memory=MemorySection(WEIGHT_GB, kv_gb, GRAPH_GB, limits.kv_tokens),
                 speculative=SpeculativeSection(0.0, 0.0) if speculating else None,
-                disaggregation=DisaggregationSection(),
+                utilization=-1.0 if self._config.engine.role == "prefill" else 0.0,
+                disaggregation=DisaggregationSection(self._config.engine.role),
                 queues=QueuesSection(),
             )
             entry = as_object(snapshot, parse_include(None)) | dict.fromkeys(_LIVE, _HOLE)
-            entry["queues"] = msgspec.structs.asdict(QueuesSection()) | {"waiting": _HOLE}
+            queues = msgspec.structs.asdict(QueuesSection()) | {"waiting": _HOLE}
+            if hands_over:
+                entry["num_prealloc_ready_tokens"] = queues["prealloc_ready"] = _HOLE
+                holes = dict.fromkeys(DisaggregationSection.__struct_fields__[1:], _HOLE)  # after the mode
+                entry["disaggregation"] = msgspec.structs.asdict(DisaggregationSection(self._config.engine.role)) | holes
+            entry["queues"] = queues
             if speculating:
                 entry["speculative"] = dict.fromkeys(SpeculativeSection.__struct_fields__, _HOLE)
             bodies.append(msgspec.json.encode(entry).decode())

@@ -6,6 +6,7 @@ import math
 from operator import add
 
 from workload.scheduler import Batch
+from workload.scheduling.request import Turned
 from workload.virtual_time.rank import Rank
 from workload.wire import Abort, RankOrder, Submit
 
@@ -21,6 +22,7 @@ class Plan:
         self.total = self.widest = 0  # sum and maximum of `rows`
         self.due = 0
         self.arrives = math.inf  # when the first letter on its way does
+        self.turned: list[Turned] = []  # what came and went between prefill and decode; whoever reads it empties it
         self._ranks = ranks
         self._lanes = [rank.lane for rank in ranks]
 
@@ -52,7 +54,7 @@ class Plan:
         self.due = loop
         return flying, ordered
 
-    def schedule(self, loop: int) -> tuple[list[int], list[int], list[int], Asked]:
+    def schedule(self, loop: int, now: float) -> tuple[list[int], list[int], list[int], Asked]:
         """Tokens and pairs of every rank's batch, who extends, and what the schedulers were asked for.
 
         A decode counts one token per row, whatever speculation verifies and accepts.
@@ -68,6 +70,8 @@ class Plan:
         for rank, lane in zip(self._ranks, self._lanes, strict=True):
             if lane.due <= loop:
                 lane.catch_up(loop)
+                if lane.split:
+                    self.turned.append(rank.turn(now))
                 r, batch = rank.number, lane.ask(loop)
                 rows[r], after[r] = lane.rows, lane.pairs
                 if batch is None:

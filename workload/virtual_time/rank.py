@@ -7,11 +7,14 @@ from collections import deque
 from workload.config import ClusterConfig
 from workload.reporter import LOG_EVERY
 from workload.scheduler import Batch, Request
+from workload.scheduling.decode_role import DecodeScheduler
 from workload.scheduling.make import make_scheduler
-from workload.virtual_time.diary import Published
+from workload.scheduling.prefill_role import PrefillScheduler
+from workload.scheduling.request import Turned
+from workload.virtual_time.diary import HandOver, Published
 from workload.virtual_time.lane import Lane
 from workload.virtual_time.processor import Processor
-from workload.wire import Abort, AcceptFactor, Busy, GraphVote, KvReserve, Publisher, RankOrder, Submit
+from workload.wire import Abort, AcceptFactor, Busy, GraphVote, KvLinkFactor, KvReserve, Publisher, RankOrder, Submit
 
 TRANSIT = 0.5e-3  # seconds from the front end to a rank's process: a socket and a wake-up. The right size, not a measurement
 
@@ -38,6 +41,7 @@ class Rank:
         self._decodes = 0
         self._verified = self._accepted = 0  # since the start
         self._window = (0, 0)  # what they were at the last log
+        self._sent = (0.0, 0.0)  # the last KV transfer's GB/s and milliseconds, which only the side that sends measures
         self._accept_rate = 0.0
 
     @property
@@ -63,6 +67,8 @@ class Rank:
                 scheduler.kv.reserve(tokens)
             case AcceptFactor(factor) if scheduler.acceptance is not None:
                 scheduler.acceptance.factor = factor
+            case KvLinkFactor(factor) if isinstance(scheduler, PrefillScheduler | DecodeScheduler):
+                scheduler.link.factor = factor
             case _:
                 raise ValueError(f"a rank in virtual time cannot obey {message}; run the cluster in real time for it")
 
@@ -74,6 +80,14 @@ class Rank:
         self._prefill_done = now
         self._hit_rate = batch.cached_tokens / (batch.cached_tokens + batch.tokens)
         self.log()
+
+    def turn(self, now: float) -> Turned:
+        """Moves the queues of a split engine."""
+        turned = self.lane.scheduler.advance(now)
+        if turned.sent and isinstance(self.lane.scheduler, PrefillScheduler):
+            size, seconds = turned.sent[-1].size, turned.sent[-1].seconds
+            self._sent = size / 1e9 / seconds if seconds > 0 else 0.0, seconds * 1e3
+        return turned
 
     def verified(self, batch: Batch) -> None:
         """Books a decode under speculation."""
@@ -95,13 +109,14 @@ class Rank:
         self.published_at = at
         scheduler = self.lane.scheduler
         used = self.lane.used(loop)
+        hand_over = self._hand_over(used) if self.lane.split else None
         # by position: by name it takes twice as long, and most snapshots are overwritten before anybody looks
         return Published(
             row,
             self.number,
             at,
             self.lane.rows,
-            len(scheduler.waiting),
+            len(scheduler.waiting) if hand_over is None else len(scheduler.waiting) + scheduler.queues.requests,
             scheduler.waiting_uncached_tokens,
             used,
             used + scheduler.waiting_tokens,
@@ -111,4 +126,12 @@ class Rank:
             self._verified,
             self._accepted,
             self._accept_rate,
+            hand_over,
         )
+
+    def _hand_over(self, used: int) -> HandOver:
+        scheduler = self.lane.scheduler
+        q = scheduler.queues
+        active = max(0, used + scheduler.waiting_tokens - scheduler.awaited_tokens)
+        queues = (q.bootstrap, q.inflight, q.prealloc, q.transfer, q.retracted)
+        return HandOver(active, q.prealloc_ready_tokens, *queues, *self._sent, len(scheduler.waiting), q.prealloc_ready)

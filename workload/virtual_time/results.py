@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from workload.config import ClusterConfig
 from workload.reporter import IDLE_PUBLISH_SECONDS, STUCK_PUBLISH_SECONDS
+from workload.scheduling.request import Turned
 from workload.virtual_time.diary import Diary, Extend, Published
 from workload.virtual_time.plan import Asked
 from workload.virtual_time.rank import TRANSIT, Rank
@@ -33,10 +34,7 @@ class Results:
             scheduler = rank.lane.scheduler
             result = scheduler.complete(batch)
             self.finished += result.finished
-            for rid in result.first:
-                if (sent := self._unanswered.pop(rid, None)) is not None:  # else it was told before a retraction
-                    told = now + TRANSIT + self.held
-                    diary.answered.append((told, told - sent))
+            self._answer(diary, result.first, now)
             taken = scheduler.take_retracted()
             if taken.requests:
                 diary.retracted.append((row, rank.number, taken.requests, taken.input_tokens, taken.output_tokens))
@@ -50,6 +48,11 @@ class Results:
                 rank.verified(batch)
             if result.generated < (made := sum(batch.gains)):
                 diary.lost.append((row, rank.number, made - result.generated))
+
+    def turned(self, diary: Diary, turned: Turned, now: float) -> None:
+        """Books what came out of the queues between prefill and decode."""
+        self._answer(diary, [*turned.first, *turned.finished], now)  # an answer of one token is told at once
+        self.finished += turned.finished + turned.failed
 
     def publish_due(self, diary: Diary, row: int, now: float) -> None:
         """Publishes for whom it is time, at the end of a loop that brought results."""
@@ -78,6 +81,13 @@ class Results:
                 diary.working.append((row, rank.number))
             if now - rank.published_at >= (IDLE_PUBLISH_SECONDS if idle else STUCK_PUBLISH_SECONDS):
                 self.publish(diary, row, rank, now)
+
+    def _answer(self, diary: Diary, rids: list[int], now: float) -> None:
+        """Requests have their first token."""
+        for rid in rids:
+            if (sent := self._unanswered.pop(rid, None)) is not None:  # else it was told before a retraction
+                told = now + TRANSIT + self.held
+                diary.answered.append((told, told - sent))
 
     def publish(self, diary: Diary, row: int, rank: Rank, now: float) -> None:
         snapshot: Published = rank.snapshot(row, now, diary.first + row)
