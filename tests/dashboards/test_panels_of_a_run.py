@@ -112,12 +112,12 @@ async def watched(pages: list[Page], file: Path) -> Run:
 
 
 def kept(page: str, labels: str, at: float) -> Kept:
-    """What a scrape leaves, less buckets, which no expression reads."""
+    """What a scrape leaves, less the engine's buckets, which no expression reads."""
     found: Kept = []
     for line in page.splitlines():
         series, _, value = line.rpartition(" ")
         name, _, rest = series.partition("{")
-        if not line.startswith("#") and not name.endswith("_bucket"):
+        if not line.startswith("#") and not (name.endswith("_bucket") and name.startswith("sglang")):
             found.append((f"{name}{{{labels}" + (f",{rest}" if rest else "}"), value, at))
     return found
 
