@@ -20,8 +20,8 @@ REPLY_TYPE = "application/x-streamed-protobuf"
 HEADERS = {"Content-Type": REQUEST_TYPE, "Content-Encoding": "snappy", "X-Prometheus-Remote-Read-Version": "0.1.0"}
 
 _TYPES = {"=": 0, "!=": 1, "=~": 2, "!~": 3}
-_FLOATS = 1
-"""The encoding of a chunk of plain samples; others are native histograms, of which we read none."""
+_FLOATS, _HISTOGRAMS = 1, {2, 3}
+"""Encodings of chunks: plain samples, and native histograms, of which we read none. Others are of versions to come."""
 
 _LABEL = 1 << 3 | 2
 """How a label begins in a ChunkedSeries."""
@@ -105,8 +105,11 @@ def _series(body: bytes, at: int, stop: int, known: dict[bytes, tuple[str, str]]
             labels.append(_label(body[begin:after]))
         elif number == 2:
             parts = {n: (a, b) for n, a, b in _fields(body, begin, after)}
-            if parts.get(3, (0, 0))[0] == _FLOATS and 4 in parts:
+            encoding = parts.get(3, (0, 0))[0]
+            if encoding == _FLOATS and 4 in parts:
                 chunks.append(body[slice(*parts[4])])
+            elif encoding not in _HISTOGRAMS:
+                raise ValueError(f"a chunk of encoding {encoding}")
     return tuple(labels), chunks
 
 

@@ -147,6 +147,12 @@ def test_a_series_in_several_frames_is_one() -> None:
     assert found.values.tolist() == [1_015_000.0, 1_030_000.0, 1_045_000.0, 1_060_000.0, 1_075_000.0]
 
 
+def test_chunks_of_a_version_to_come_are_refused() -> None:
+    """What cannot be unpacked is not left out silently: the query goes to the query API instead."""
+    with pytest.raises(ValueError, match="encoding 4"):
+        remote.series(frame({"__name__": "x"}, [chunk(A)], 4), 0.0, 9e9)
+
+
 def test_chunks_that_overlap_give_each_moment_once() -> None:
     """As where a block and the newest samples hold the same hour."""
     (found,) = remote.series(frame({"a": "b" * 200}, [chunk(A), chunk(A), chunk(B)]), 0.0, 9e9)
