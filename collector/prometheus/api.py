@@ -111,7 +111,7 @@ class Api:
         return series
 
     async def streams(self) -> bool:
-        """Whether the server hands out chunks as it stores them, which costs it a seventh (decision 0027): Prometheus and Mimir do. One
+        """Whether the server hands out chunks as it stores them, which costs it a seventh (decision 0026): Prometheus and Mimir do. One
         that has no such thing, or keeps it for others, does not; one that is not there is found out by the next query."""
         if self._get:
             return False
