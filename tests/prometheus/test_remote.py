@@ -120,6 +120,12 @@ def test_damaged_chunks_are_refused_or_read(chunks: list[bytes]) -> None:
     assert len(times) == len(found)
 
 
+def test_a_count_that_no_chunk_has_is_refused() -> None:
+    """Before memory is taken for it."""
+    with pytest.raises(ValueError, match="65535 samples"):
+        xor.decode([b"\xff\xff" + chunk(A)[2:]])
+
+
 def field(number: int, value: bytes) -> bytes:
     assert len(value) < 1 << 14
     size = bytes([len(value)]) if len(value) < 0x80 else bytes([len(value) & 0x7F | 0x80, len(value) >> 7])
