@@ -19,8 +19,8 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Words: TypeAlias = npt.NDArray[np.uint64]
 
 MOST = 2000
-"""Samples of one chunk that are believed: Prometheus aims at 120 and cuts at twice that. A count could say 65,535, and memory is taken for the
-longest of all chunks that are read together."""
+"""Samples of one chunk that are believed: Prometheus aims at 120 and cuts at twice that. A count could say 65,535, and memory is taken for
+the longest of all chunks that are read together."""
 
 _PAST = 32
 """Bytes after the last chunk that a read may touch: two words and some."""
