@@ -51,7 +51,9 @@ def excused(case: Case, rules: Mapping[str, Rule], silent: Mapping[str, NoData])
 
 
 def unchanged(case: Case) -> bool:
-    """Whether the step time is known to be what it was in the healthy past."""
+    """Whether the step time is known to be what it was in the healthy past: at the same load, where that was fitted."""
+    if case.excess is not None and case.excess.by_load is not None:
+        return case.excess.share.mid < UNCHANGED and case.excess.share.high < 2.0 * UNCHANGED
     before = lockstep.cadence(case.baseline) if case.baseline else None
     return before is not None and case.step_time is not None and case.step_time - before < UNCHANGED * before
 

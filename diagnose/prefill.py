@@ -136,10 +136,15 @@ class Why(Enum):
     NEW = "computes prompts that are longer or more than its peers'"
 
 
+def retracts(window: Window, row: int) -> bool:
+    """Whether the rank in `row` pushes requests out of its KV pool."""
+    return bool(np.nan_to_num(window.mean(signals.RETRACTED))[row] > 0)
+
+
 def why(window: Window, row: int, limit: Limits) -> Why:
     """Why the rank in `row` prefills: retractions first, as what they push out has lost its cache too; then requests that came at once,
     cached or not; then a lower hit ratio at no more prompt tokens than the peers'. What was not observed leaves the prompts new."""
-    if np.nan_to_num(window.mean(signals.RETRACTED))[row] > 0:
+    if retracts(window, row):
         return Why.RETRACTED
     if bursts.is_burst(bursts.burst(window, row), limit.swing, limit.taken):
         return Why.BURST
