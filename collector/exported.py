@@ -18,16 +18,26 @@ class Kind(Enum):
 
     COUNTER = "counter"
     GAUGE = "gauge"
+    HISTOGRAM = "histogram"
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """One series family of our page. A counter's `name` has its `_total`."""
+    """One series family of our page. A counter's `name` has its `_total`; a histogram's is without `_bucket`, `_sum` and `_count`."""
 
     name: str
     kind: Kind
     help: str
     labels: tuple[str, ...]
+    bounds: tuple[float, ...] = ()  # of a histogram's buckets, rising; all above the last are in one more
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """The names under which its samples are on the page."""
+        return tuple(self.name + end for end in _PARTS) if self.kind is Kind.HISTOGRAM else (self.name,)
+
+
+_PARTS = ("_bucket", "_sum", "_count")
 
 
 UNITS = {"1": "", "s": "seconds", "Hz": "hertz", "W": "watts", "C": "celsius", "B": "bytes", "B/s": "bytes_per_second"}
@@ -57,9 +67,14 @@ FAMILIES: dict[str, Exported] = {}
 """Every family that is not a signal, by name."""
 
 
-def _family(name: str, kind: Kind, about: str, *labels: str) -> str:
-    FAMILIES[name] = Exported(name, kind, about, labels)
+def _family(name: str, kind: Kind, about: str, *labels: str, bounds: tuple[float, ...] = ()) -> str:
+    FAMILIES[name] = Exported(name, kind, about, labels, bounds)
     return name
+
+
+LATE_BOUNDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+"""s. A tenth of the 1 s between two /v1/loads pages is what 99 % of scrapes should keep; half of it is what windows can bear; 10 ms is a
+loop with nothing else to do."""
 
 
 STEP_SECONDS = _family("slowrank_step_seconds", Kind.GAUGE, "Step time of the group in the last window", "engine")
@@ -77,12 +92,25 @@ RULE_FAILURES = _family("slowrank_rule_failures_total", Kind.COUNTER, "Diagnosis
 SCRAPES = _family("slowrank_scrapes_total", Kind.COUNTER, "Pages asked for, by what came back", "engine", "node", "source", "outcome")
 SCRAPE_SECONDS = _family("slowrank_scrape_seconds_total", Kind.COUNTER, "Time from request to reply", "engine", "node", "source")
 SCRAPE_BYTES = _family("slowrank_scrape_bytes_total", Kind.COUNTER, "Bytes of pages read", "engine", "node", "source")
-SCRAPE_LATE = _family("slowrank_scrape_late_seconds_total", Kind.COUNTER, "How late scrapes began", "engine", "node", "source")
+SCRAPE_LATE = _family(
+    "slowrank_scrape_late_seconds",
+    Kind.HISTOGRAM,
+    "How late scrapes began, against when they were due",
+    "engine",
+    "source",
+    bounds=LATE_BOUNDS,
+)
 PAGE_AGE = _family("slowrank_page_age_seconds", Kind.GAUGE, "Age of the newest page of a source", "engine", "node", "source")
 SCRAPE_INTERVAL = _family("slowrank_scrape_interval_seconds", Kind.GAUGE, "Time between two pages of a source now", "engine", "source")
 SCRAPE_BUDGET = _family("slowrank_scrape_budget_ratio", Kind.GAUGE, "Share of one core of a node that reading it may cost")
 ENGINE_UP = _family("slowrank_engine_up", Kind.GAUGE, "1 while usable pages of the engine come, else 0", "engine")
 ENGINE_LABELS = _family("slowrank_engine_labels", Kind.GAUGE, "1; the labels of the engine's targets, each with label_ before it", "engine")
+ENGINE_INFO = _family(
+    "slowrank_engine_info", Kind.GAUGE, "1; what the engine says of itself", "engine", "kind", "version", "model", "role", "card", "clock"
+)
+ENGINE_RANKS = _family("slowrank_engine_ranks", Kind.GAUGE, "Ranks that the engine should have", "engine")
+ENGINE_CARDS = _family("slowrank_engine_cards", Kind.GAUGE, "Accelerator cards of the whole engine", "engine")
+TOKEN_BYTES = _family("slowrank_engine_kv_token_bytes", Kind.GAUGE, "KV cache of one token on one rank, all layers", "engine")
 BREAKAGES = _family("slowrank_engine_breakages_total", Kind.COUNTER, "Watches that broke by a defect and began anew", "engine")
 PROBLEMS = _family("slowrank_problems", Kind.GAUGE, "Problems of targets, receivers and files now", "where")
 EXPORT_FAILURES = _family("slowrank_export_failures_total", Kind.COUNTER, "Parts of this page that could not be made", "part")
@@ -94,3 +122,9 @@ DELIVERIES = _family("slowrank_deliveries_total", Kind.COUNTER, "Attempts to not
 OUTBOX = _family("slowrank_outbox_pending", Kind.GAUGE, "Notifications that a receiver has not taken yet", "receiver")
 RELOADS = _family("slowrank_config_reloads_total", Kind.COUNTER, "Reloads of the configuration, by outcome", "outcome")
 BUILD = _family("slowrank_build_info", Kind.GAUGE, "1; the running version", "version")
+
+FACT_LABELS = {"version": "version", "model": "model", "role": "role", "accelerator": "card", "clock": "clock"}
+"""Field of `collector.model.Facts` to the label of ENGINE_INFO that says it; empty: not known."""
+
+FACT_NUMBERS = {"expected_ranks": ENGINE_RANKS, "cards": ENGINE_CARDS, "kv_bytes_per_token": TOKEN_BYTES}
+"""The same of its numbers, to the family whose value it is."""

@@ -6,10 +6,13 @@ Each part of the page is asked on its own: one that raises is counted and logged
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, cast
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -21,13 +24,34 @@ CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 log = logging.getLogger(__name__)
 
 
+class Distribution:
+    """How often values fell between the bounds of a histogram's family: it grows with what it sees."""
+
+    __slots__ = ("_bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        """`bounds`: rising, as in `collector.exported`."""
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)  # up to and including each bound, and above the last
+        self.total = 0.0
+
+    def see(self, value: float) -> None:
+        """One more."""
+        self.counts[bisect_left(self._bounds, value)] += 1
+        self.total += value
+
+    def cumulated(self) -> Iterator[tuple[str, float]]:
+        """Prometheus' buckets: bound, and how many are not above it."""
+        yield from zip((*map(repr, map(float, self._bounds)), "+Inf"), map(float, accumulate(self.counts)), strict=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One number of a family of `collector.exported`. `labels`: values in the order of the family's label names. `more`: label names and
-    values beyond those, for the one family whose labels people choose."""
+    """One number of a family of `collector.exported`, or a distribution of a histogram's. `labels`: values in the order of the family's
+    label names. `more`: label names and values beyond those, for the one family whose labels people choose."""
 
     name: str
-    value: float
+    value: float | Distribution
     labels: tuple[str, ...] = ()
     more: tuple[tuple[str, str], ...] = ()
 
@@ -77,14 +101,24 @@ class _Taken(Collector):
 def _family(family: exported.Exported, samples: Iterable[Sample]) -> Metric:
     samples = list(samples)
     extra = tuple(sorted({name for sample in samples for name, _ in sample.more}))  # on each series, as Prometheus asks
-    make = CounterMetricFamily if family.kind is exported.Kind.COUNTER else GaugeMetricFamily
-    metric = make(family.name, family.help, labels=(*family.labels, *extra))
+    metric: Any = _MADE[family.kind](family.name, family.help, labels=(*family.labels, *extra))
     for sample in samples:
         if len(sample.labels) != len(family.labels):
             raise ValueError(f"{family.name} has the labels {family.labels}, and {len(sample.labels)} values were given")
         more = dict(sample.more)
-        metric.add_metric([_text(value) for value in (*sample.labels, *(more.get(name, "") for name in extra))], sample.value)
-    return metric
+        labels = [_text(value) for value in (*sample.labels, *(more.get(name, "") for name in extra))]
+        if isinstance(sample.value, Distribution):
+            metric.add_metric(labels, list(sample.value.cumulated()), sample.value.total)
+        else:
+            metric.add_metric(labels, sample.value)
+    return cast(Metric, metric)
+
+
+_MADE: Mapping[exported.Kind, Callable[..., Any]] = {
+    exported.Kind.COUNTER: CounterMetricFamily,
+    exported.Kind.GAUGE: GaugeMetricFamily,
+    exported.Kind.HISTOGRAM: HistogramMetricFamily,
+}
 
 
 def _text(value: str) -> str:

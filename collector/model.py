@@ -52,6 +52,7 @@ class Page:
     content_type: str
     body: bytes
     error: str | None = None  # plain words, when there was no usable reply
+    late: float = 0.0  # seconds that the request began after it was due, as its reader had no time for it; not in captures
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import ssl
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import ceil, inf
 from urllib.parse import urljoin, urlsplit
 
@@ -71,7 +72,7 @@ async def scrape(
     Raises ConfigError, before the first page, when what a target wants of this node cannot be read here.
     """
     clock = _Clock()
-    lookers = [(target.engine, *looker) for target in targets for looker in local.lookers(target.local)]
+    lookers = [(target.engine, *looker) for target in targets for looker in local.lookers(target.local, target.nodes)]
     limits = httpx.Limits(keepalive_expiry=10 * max((every for every in intervals.values() if every < inf), default=1.0))
     trust = ssl.create_default_context() if trust is None else trust
     clients: list[httpx.AsyncClient] = []
@@ -138,8 +139,9 @@ async def _poll(fetcher: _Fetcher | _Local, source: Source, intervals: Mapping[S
     """One page after the other, on deadlines that do not drift."""
     deadline = time.monotonic()
     while fetcher.worthwhile:
+        late = max(0.0, time.monotonic() - deadline)
         page = await fetcher.fetch()
-        on_page(page)
+        on_page(replace(page, late=late))
         every = intervals[source]
         if every < inf:
             deadline += every * max(ceil((time.monotonic() - deadline) / every), 1)

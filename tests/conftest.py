@@ -1,24 +1,109 @@
-"""Real servers for tests: found on PATH, or fetched as Debian packages and unpacked (never installed) into pytest's cache.
+"""Servers for tests. `serving`: one on loopback that answers as it is told. `serve`: real ones, found on PATH, or fetched as Debian
+packages and unpacked (never installed) into pytest's cache.
 
-A test that needs one is skipped where there is none, and the end of the run says so; with CI or SLOWRANK_REQUIRE_SERVERS set it fails.
+A test that needs a real one is skipped where there is none, and the end of the run says so; with CI or SLOWRANK_REQUIRE_SERVERS set it
+fails.
 """
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
+import inspect
 import os
 import re
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import httpx
 import pytest
+from hypothesis import settings
+
+settings.register_profile("untimed", deadline=None)  # speed is not what these tests are about, and a machine may be shared
+settings.load_profile("untimed")
+
+Reply = tuple[int, bytes, dict[str, str]] | bytes | None
+"""Status, body and headers; bytes are sent as they are; None hangs."""
+
+Answer = Callable[[str, dict[str, str], asyncio.StreamWriter], Awaitable[None]]
+"""Given the path, the headers and where to write."""
+
+
+class Server:
+    """A loopback HTTP server for GET; `asked` are the paths and headers of all requests, in order."""
+
+    def __init__(self, answers: Iterable[Reply] | Callable[[str], Reply] | Answer) -> None:
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.url = ""
+        self._answer = cast(Answer, answers) if inspect.iscoroutinefunction(answers) else _written(answers)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+                path = head[0].split(" ")[1]
+                headers = {k.lower(): v for k, v in (line.split(": ", 1) for line in head[1:] if line)}
+                self.asked.append((path, headers))
+                await self._answer(path, headers, writer)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _written(answers: Any) -> Answer:
+    script = None if callable(answers) else iter(answers)
+
+    async def answer(path: str, headers: dict[str, str], writer: asyncio.StreamWriter) -> None:
+        reply = answers(path) if script is None else next(script)
+        if reply is None:
+            await asyncio.Event().wait()
+        writer.write(reply if isinstance(reply, bytes) else raw(*reply))
+
+    return answer
+
+
+def raw(status: int, body: bytes, headers: dict[str, str]) -> bytes:
+    """A reply as it is sent."""
+    lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(body)}", *(f"{k}: {v}" for k, v in headers.items()), "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+@asynccontextmanager
+async def _serving(answers: Iterable[Reply] | Callable[[str], Reply] | Answer) -> AsyncIterator[Server]:
+    server = Server(answers)
+    listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+    try:
+        yield server
+    finally:
+        listener.close()
+        await server.close()
+        await listener.wait_closed()
+
+
+@pytest.fixture(scope="session")
+def serving() -> Any:
+    """`async with serving(replies, a function of the path, or a coroutine function that writes) as server`."""
+    return _serving
+
 
 READY = 30.0
 """s; ready in .3 s on a quiet machine, and two cores may be shared by many."""

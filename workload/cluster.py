@@ -31,6 +31,7 @@ from workload.nursery import ClusterError, Nursery
 from workload.wire import Spec
 
 START_SECONDS = 60.0  # ten interpreters on a busy machine; a few seconds on an idle one
+START_SECONDS_RANK = 3.0  # more for each rank: an interpreter takes half a second of a core, and the machine may be shared by six
 
 
 @dataclass(slots=True)
@@ -72,7 +73,7 @@ class Cluster:
             specs, sockets = _plan(self.config, self._workdir)
             self._nursery = Nursery(specs, sockets, self._workdir)
             self._nursery.start()
-            self._port = self._nursery.wait_ready(START_SECONDS)["frontend"].port
+            self._port = self._nursery.wait_ready(START_SECONDS + START_SECONDS_RANK * self.config.ranks)["frontend"].port
         except BaseException:
             self.stop()
             raise

@@ -91,6 +91,9 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     ranks: int = 8
     device: DeviceKind = "virtual"
     card: str = "H20-3e"  # that a virtual device pretends to be, a key of `workload.device.catalogue`
+    # times as long a step of virtual cards takes, as with a model so many times as large on a card that has the memory for it; many
+    # ranks then fit on few cores
+    slowdown: float = 1.0
     experts: Experts = Experts()
     method: Method = "round_robin"  # SGLang's default for an engine that is not split into prefill and decode
     budget: Budget = Budget()
@@ -108,7 +111,10 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"{self.ranks} ranks: a data-parallel group has at least 2")
         if self.vllm is not None and not self.vllm.moe and self.device != "virtual":
             raise ValueError(f"dense engines on device {self.device!r}: only virtual cards can step alone; use device 'virtual'")
+        if not 1 <= self.slowdown <= 100:
+            raise ValueError(f"slowdown {self.slowdown:g}: a step can take 1 to 100 times as long")
         if self.device == "virtual":
+            from workload.device import catalogue
             from workload.device.roofline import Roofline  # which itself needs this module
 
-            Roofline.of(self).check(self.limits.kv_tokens)
+            Roofline.on(catalogue.find(self.card)).check(self.limits.kv_tokens)

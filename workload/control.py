@@ -48,8 +48,9 @@ class Control:
         self._nursery.signal(f"rank{rank}", signal.SIGCONT)
 
     def starve(self, rank: int, share: float, period: float) -> Callable[[], None]:
-        """Takes the CPU from a rank's process for `share` of every `period` seconds. Returns how to end it."""
+        """Takes the CPU from a rank's process for `share` of every `period` seconds, times the cards' slowdown. Returns how to end it."""
         over = threading.Event()
+        period *= self.config.slowdown  # what is late must be late by a share of a step that slow cards do not hide
 
         def run() -> None:
             while not over.is_set():
@@ -69,8 +70,8 @@ class Control:
         return end
 
     def busy(self, rank: int, seconds: float) -> None:
-        """Burns that much CPU in each scheduling pass of a rank; 0 ends it."""
-        self._nursery.send(f"rank{rank}", Busy(seconds))
+        """Burns that much CPU, times the cards' slowdown, in each scheduling pass of a rank; 0 ends it."""
+        self._nursery.send(f"rank{rank}", Busy(seconds * self.config.slowdown))
 
     def hotspot(self, rank: int, share: float | None) -> None:
         """Sends `share` of all tokens' expert copies to one card; None ends it."""

@@ -68,7 +68,7 @@ class Reporter:
         kind = config.engine.engine_type
         self.metrics = SchedulerMetrics(model_name=config.model_name, rank=rank, ranks=config.ranks, engine_type=kind)
         self._experts = ExpertMetrics(model_name=config.model_name, ranks=config.ranks, engine_type=kind) if rank == 0 else None
-        kv_gb = round(Roofline().kv_read(config.limits.kv_tokens) / 1e9, 3)  # a full pool, read once
+        kv_gb = round(Roofline.of(config).kv_read(config.limits.kv_tokens) / 1e9, 3)  # a full pool, read once
         self.metrics.constants(
             max_total_num_tokens=config.limits.kv_tokens,
             weight_gb=WEIGHT_GB,

@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 FILE = typer.Option("--config", metavar="FILE", help="The configuration (TOML), docs/sidecar.md.")
 TARGETS = typer.Argument(metavar="TARGET", help="Engines beside those of the file: URL or host:port; a comma joins the nodes of one.")
 
+SHARD = typer.Option("--shard", metavar="I/N", help="Of all engines watch those of shard I (from 0) of N alone, docs/scaling.md.")
+
 
 def serve(
     targets: Annotated[list[str] | None, TARGETS] = None,
     config: Annotated[Path | None, FILE] = None,
+    shard: Annotated[str | None, SHARD] = None,
     check: Annotated[bool, typer.Option("--check", help="Only say whether the configuration can be put in force.")] = False,
 ) -> None:
     """Watch engines: read, diagnose, keep incidents, send alerts, serve pages, an API and /metrics.
@@ -33,7 +36,7 @@ def serve(
     from slowrank.service.plan import prepare
 
     def make() -> Plan:
-        return prepare(_load(config, targets))
+        return prepare(_load(config, targets, shard))
 
     if check:
         plan = make()
@@ -47,6 +50,7 @@ def serve(
 def config(
     targets: Annotated[list[str] | None, TARGETS] = None,
     config: Annotated[Path | None, FILE] = None,
+    shard: Annotated[str | None, SHARD] = None,
 ) -> None:
     """Print the effective configuration, each value with where it comes from: default, file, or the environment.
 
@@ -54,10 +58,10 @@ def config(
     """
     from slowrank.config.show import show
 
-    say("\n".join(show(_load(config, targets))))
+    say("\n".join(show(_load(config, targets, shard))))
 
 
-def _load(file: Path | None, targets: list[str] | None) -> Loaded:
+def _load(file: Path | None, targets: list[str] | None, shard: str | None) -> Loaded:
     from slowrank.config.load import load
 
-    return load(None if file is None else file.expanduser(), os.environ, targets or [])
+    return load(None if file is None else file.expanduser(), os.environ, targets or [], shard)

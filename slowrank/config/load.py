@@ -31,8 +31,9 @@ class Loaded:
     folder: Path  # that relative paths start from
 
 
-def load(path: Path | None, environ: Mapping[str, str], targets: Sequence[str] = ()) -> Loaded:
-    """The configuration: environment over file over defaults; `targets` of the command line are further engines.
+def load(path: Path | None, environ: Mapping[str, str], targets: Sequence[str] = (), shard: str | None = None) -> Loaded:
+    """The configuration: environment over file over defaults; `targets` of the command line are further engines, and its `shard` is over
+    all others.
 
     Raises ConfigError that names the file or variable, the key, the value and the nearest valid key.
     """
@@ -46,6 +47,9 @@ def load(path: Path | None, environ: Mapping[str, str], targets: Sequence[str] =
             raise ConfigError(f"{where}: {section} = {table!r} is no table; write [{section}]")
         table[key] = environ[name]
         origins[f"{section}.{key}"] = name
+    if shard is not None:
+        raw["service"] = {**raw.get("service", {}), "shard": shard}
+        origins["service.shard"] = "command line"
     if targets:
         known = raw.setdefault("engines", [])
         start = len(known)

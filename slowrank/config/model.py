@@ -95,6 +95,7 @@ class Service(Part):
     token_file: Path | None = Field(default=None, description="The same from a file's first line.")
     external_url: str = Field(default="", description="Where people reach these pages; links in alerts start with it.")
     incidents: Path = Field(default=Path("slowrank.db"), description="The incident file (SQLite); its folder must be writable.")
+    shard: str = Field(default="0/1", description="i/n: watch the engines of shard i (from 0) of n alone; as --shard.")
     log_format: Literal["auto", "json", "console"] = Field(default="auto", description="auto: console on a terminal, JSON elsewhere.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="What is logged at least.")
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from collector.model import Problem
 from slowrank.discovery.grouping import Told, group
 from slowrank.discovery.probe import probe
+from slowrank.discovery.shard import ALL, Shard
 from slowrank.discovery.sources import Source, watch
 from slowrank.discovery.spec import EngineSpec, Found
 
@@ -24,7 +25,7 @@ FORGET = 600.0
 
 
 class Listing:
-    """`changed` is called when `engines` may say something else. `ask` is `probe`, or stands in for it."""
+    """`changed` is called when `engines` may say something else. `ask` is `probe`, or stands in for it. `shard`: others are not ours."""
 
     def __init__(
         self,
@@ -32,8 +33,10 @@ class Listing:
         sources: Sequence[Source],
         changed: Callable[[], None],
         ask: Callable[[Iterable[Found]], Awaitable[dict[str, Told]]] = probe,
+        shard: Shard = ALL,
     ) -> None:
         self._configured, self._sources, self._changed, self._ask = tuple(configured), tuple(sources), changed, ask
+        self._shard = shard
         self._told: dict[str, Told] = {}
         self._asked: dict[str, float] = {}  # URL -> steady seconds
         self._tasks: list[asyncio.Task[None]] = []
@@ -61,7 +64,8 @@ class Listing:
         return self.looked and not any(source.problems for source in self._sources)
 
     def engines(self) -> tuple[tuple[EngineSpec, ...], tuple[Problem, ...]]:
-        """The engines, each name once, and what is wrong with lists or cannot be told. What targets are is asked in the background."""
+        """The engines of our shard, each name once, and what is wrong with lists or cannot be told. What targets are is asked in the
+        background, of all: whose a target is shows when its engine is known."""
         found = [one for source in self._sources for one in source.found]
         problems = [problem for source in self._sources for problem in source.problems]
         self._wonder(found)
@@ -74,7 +78,7 @@ class Listing:
                 )
             else:
                 specs[spec.name] = spec
-        return tuple(specs.values()), (*problems, *unclear)
+        return tuple(spec for spec in specs.values() if self._shard.has(spec.name)), (*problems, *unclear)
 
     def _wonder(self, found: Sequence[Found]) -> None:
         """Ask those targets what they are that nobody put into an engine: if there is more than one, they may belong together."""

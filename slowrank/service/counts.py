@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from collector import exported
 from collector.engines.kinds import PATHS
+from collector.exporter import Distribution
 from collector.model import Page
 
 
@@ -15,13 +17,11 @@ class Pages:
     outcomes: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     bytes: int = 0
-    late: float = 0.0
     good: float | None = None  # unix seconds at which the newest usable page came
     error: str | None = None  # of the newest, if it was none
-    _due: float | None = None  # when the next one should begin
 
-    def note(self, page: Page, interval: float) -> None:
-        """A page, and how long after its beginning the next is to begin."""
+    def note(self, page: Page) -> None:
+        """A page."""
         outcome = "ok" if page.error is None else "unusable" if page.status == 200 else f"http_{page.status}" if page.status else "no_reply"
         self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
         self.seconds += page.took
@@ -29,10 +29,6 @@ class Pages:
         self.error = page.error
         if page.error is None:
             self.good = page.arrived
-        began = page.arrived - page.took
-        if self._due is not None:
-            self.late += max(0.0, began - self._due)
-        self._due = began + interval
 
 
 def source_of(page: Page) -> str:
@@ -50,7 +46,10 @@ class Counts:
 
     def __init__(self) -> None:
         self.pages: dict[tuple[str, str], Pages] = {}  # (node, source)
+        self.late: dict[str, Distribution] = {}  # by source: s that pages of all nodes were asked for late, which is our doing
 
-    def note(self, page: Page, interval: float) -> None:
+    def note(self, page: Page) -> None:
         """Book one page."""
-        self.pages.setdefault((page.node, source_of(page)), Pages()).note(page, interval)
+        source = source_of(page)
+        self.pages.setdefault((page.node, source), Pages()).note(page)
+        self.late.setdefault(source, Distribution(exported.LATE_BOUNDS)).see(page.late)

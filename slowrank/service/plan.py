@@ -24,6 +24,7 @@ from diagnose.model import Class, Severity
 from slowrank.config.load import Loaded
 from slowrank.config.model import Alerts, Config, EngineTable
 from slowrank.config.model import Receiver as ReceiverTable
+from slowrank.discovery.shard import Shard
 from slowrank.discovery.sources import Files, Http, Source
 from slowrank.discovery.spec import CLOCKS, EngineSpec, base_url, reach_of, secret, sorted_labels
 
@@ -37,7 +38,8 @@ class Plan:
     port: int  # 0: any free one
     token: Secret | None
     incidents: Path
-    engines: tuple[EngineSpec, ...]
+    shard: Shard
+    engines: tuple[EngineSpec, ...]  # of all shards, as what `sources` list
     sources: tuple[Source, ...]
     receivers: tuple[Receiver, ...]
     routes: tuple[Route, ...]
@@ -54,6 +56,7 @@ def prepare(loaded: Loaded) -> Plan:
             f"service.listen = {config.service.listen}: is reachable from other machines, and no token is configured;"
             " set service.token_file or service.token_env, or listen on 127.0.0.1"
         )
+    shard = Shard.parse(config.service.shard)
     _check_times(config)
     engines = tuple(_engine(table, folder) for table in config.engines)
     names = [engine.name for engine in engines]
@@ -69,7 +72,7 @@ def prepare(loaded: Loaded) -> Plan:
     incidents = folder / config.service.incidents.expanduser()
     tokens = (token, *(engine.reach.token for engine in engines), *(one for source in sources for one in source.secrets))
     held = tuple(one for one in (*tokens, *(one for receiver in receivers for one in _held(receiver))) if one is not None)
-    return Plan(config, host, port, token, incidents, engines, sources, receivers, routes, held)
+    return Plan(config, host, port, token, incidents, shard, engines, sources, receivers, routes, held)
 
 
 def _held(receiver: Receiver) -> Iterator[Secret | None]:

@@ -51,7 +51,7 @@ class Service:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="diagnose")  # one: diagnoses must not take the core that pages need
         self.office = Office(plan.incidents, plan.receivers, plan.routes, plan.config.service.external_url, self._labels)
         self.fleet = Fleet(self._watch, self._left)
-        self._listing = Listing(plan.engines, plan.sources, self._changed.set)
+        self._listing = Listing(plan.engines, plan.sources, self._changed.set, shard=plan.shard)
         parts: dict[str, Callable[[], Iterator[Sample]]] = {"engines": self._of_engines, "service": self._of_service}
         self.exporter = Exporter(parts)
 
@@ -96,7 +96,7 @@ class Service:
             if getattr(before.config.service, key) != getattr(plan.config.service, key):
                 log.warning("a changed key needs a restart", key=f"service.{key}")
         await self._listing.close()
-        self._listing = Listing(plan.engines, plan.sources, self._changed.set)
+        self._listing = Listing(plan.engines, plan.sources, self._changed.set, shard=plan.shard)
         self._listing.open()
         if (before.config.scrape, before.config.diagnosis) != (plan.config.scrape, plan.config.diagnosis):
             await self.fleet.restart()

@@ -19,7 +19,7 @@ from diagnose.incident_model import State
 from diagnose.model import Class, EngineDiagnosis, NoData
 from slowrank.config.model import Diagnosis, Scrape
 from slowrank.discovery.spec import EngineSpec
-from slowrank.service.cadence import INFO, METRICS, Cadence, asked_as
+from slowrank.service.cadence import INFO, METRICS, Cadence
 from slowrank.service.counts import OF_ENGINE, Counts
 from slowrank.service.past import Past
 
@@ -131,7 +131,7 @@ class Watch:
 
     def _page(self, page: Page) -> None:
         self.cadence.saw(page)
-        self.counts.note(page, scrape.MACHINES.get(page.source) or self.cadence[asked_as(page.source)])
+        self.counts.note(page)
         self.intake.feed(page)
 
     async def _judge_forever(self) -> None:

@@ -36,7 +36,16 @@ def test_every_family_keeps_prometheus_conventions(family):
     assert all(re.fullmatch(r"[a-z_]+", label) for label in family.labels)
 
 
+def test_histograms_alone_have_bounds():
+    """They rise; the parts of the family are three series, every other family is one under its own name."""
+    for family in exported.FAMILIES.values():
+        histogram = family.kind is exported.Kind.HISTOGRAM
+        assert bool(family.bounds) is histogram
+        assert list(family.bounds) == sorted(set(family.bounds))
+        assert family.series == (tuple(family.name + end for end in ("_bucket", "_sum", "_count")) if histogram else (family.name,))
+
+
 def test_names_are_unique():
     """A derived series never takes the name of a signal."""
-    names = [f.name for f in (*exported.of_signals().values(), *exported.FAMILIES.values())]
+    names = [name for f in (*exported.of_signals().values(), *exported.FAMILIES.values()) for name in f.series]
     assert len(names) == len(set(names))

@@ -76,15 +76,17 @@ def of_ours() -> Series:
         "class": [k.value for k in Class],
         "cause": ["slow_rank"],
         "source": ["metrics"],
+        "le": ["0.1", "+Inf"],
     }
     found: Series = {}
-    for family in (*exported.of_signals().values(), *exported.FAMILIES.values()):
+    parts = [(name, f) for f in (*exported.of_signals().values(), *exported.FAMILIES.values()) for name in f.series]
+    for name, family in parts:
         combined: list[dict[str, str]] = [{}]
-        for label in family.labels:
+        for label in (*family.labels, *["le"] * name.endswith("_bucket")):
             combined = [{**c, label: v} for c in combined for v in values.get(label, ["confirmed" if label == "state" else "ok"])]
         for labels in combined:
-            step = 100.0 if family.kind is exported.Kind.COUNTER else 0.0
-            found[(family.name, tuple(sorted(labels.items())))] = [1.0 + step * k for k in range(POINTS)]
+            step = 0.0 if family.kind is exported.Kind.GAUGE else 100.0
+            found[(name, tuple(sorted(labels.items())))] = [1.0 + step * k for k in range(POINTS)]
     return found
 
 

@@ -1,13 +1,11 @@
-"""A loopback server that answers as it is told, pages of an engine that plays a fault, and the service without its process."""
+"""Pages of an engine that plays a fault, and the service without its process."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,66 +20,6 @@ from workload.config import ClusterConfig
 from workload.schedule import Scheduled
 from workload.virtual_time.recording import Recording
 from workload.virtual_time.simulate import simulate
-
-Reply = tuple[int, bytes, dict[str, str]]
-
-
-class Server:
-    """`heads` are the headers of all requests, `paths` their paths, in order."""
-
-    def __init__(self, answers: Iterable[Reply] | Callable[[str], Reply | None]) -> None:
-        self.heads: list[dict[str, str]] = []
-        self.paths: list[str] = []
-        self.url = ""
-        self._by_path = answers if callable(answers) else None
-        self._script = iter(()) if callable(answers) else iter(answers)
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-                self.paths.append(head[0].split(" ")[1])
-                self.heads.append({k.lower(): v for k, v in (line.split(": ", 1) for line in head[1:] if line)})
-                reply = self._by_path(self.paths[-1]) if self._by_path else next(self._script)
-                if reply is None:
-                    await asyncio.sleep(3600)  # hangs
-                else:
-                    status, body, headers = reply
-                    lines = [f"HTTP/1.1 {status} X", f"content-length: {len(body)}", *(f"{k}: {v}" for k, v in headers.items())]
-                    writer.write(("\r\n".join(lines) + "\r\n\r\n").encode() + body)
-                    await writer.drain()
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass
-        finally:
-            writer.close()
-
-    async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-@asynccontextmanager
-async def _serving(answers: Any) -> AsyncIterator[Server]:
-    server = Server(answers)
-    listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
-    try:
-        yield server
-    finally:
-        listener.close()
-        await server.close()
-        await listener.wait_closed()
-
-
-@pytest.fixture
-def serving() -> Any:
-    """`async with serving(replies or function of the path) as server`; a reply of None hangs."""
-    return _serving
 
 
 @pytest.fixture

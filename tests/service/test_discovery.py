@@ -117,7 +117,7 @@ def test_a_list_server_is_asked_with_its_token_and_its_failures_keep_the_last_li
                 await source.look()
                 found.append([one.url for one in source.found])
                 problems.append("; ".join(map(str, source.problems)))
-            return found, problems, server.heads
+            return found, problems, [headers for _, headers in server.asked]
 
     found, problems, heads = asyncio.run(play())
     assert found == [["http://a:1"]] * 4 + [["http://b:1"]]

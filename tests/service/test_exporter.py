@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from collector import exported
-from collector.exporter import Exporter, Sample, written
+from collector.exporter import Distribution, Exporter, Sample, written
 
 
 def page(*samples: Sample) -> str:
@@ -34,6 +34,30 @@ def test_samples_are_written_under_their_names_and_labels():
         ("slowrank_build_info", (("version", "0.1.0"),)): 1.0,
     }
     assert "# TYPE slowrank_diagnoses_total counter" in text
+
+
+def test_a_distribution_is_written_as_prometheus_buckets():
+    """Cumulated, a value on a bound not above it, sum and count beside them."""
+    late = Distribution(exported.LATE_BOUNDS)
+    for value in (0.0, 0.1, 0.1001, 9.0):
+        late.see(value)
+    text = page(Sample(exported.SCRAPE_LATE, late, ("e", "loads")))
+    assert "# TYPE slowrank_scrape_late_seconds histogram" in text
+    found = {(name.removeprefix(exported.SCRAPE_LATE), dict(labels).get("le")): n for (name, labels), n in values(text).items()}
+    buckets = {"0.01": 1.0, "0.05": 1.0, "0.1": 2.0, "0.25": 3.0, "0.5": 3.0, "1.0": 3.0, "2.5": 3.0, "+Inf": 4.0}
+    assert {le: found.pop(("_bucket", le)) for le in buckets} == buckets
+    assert found == {("_count", None): 4.0, ("_sum", None): pytest.approx(9.2001)}
+
+
+@given(st.lists(st.floats(0, 100), max_size=30), st.lists(st.floats(0, 10), min_size=1, max_size=5, unique=True).map(sorted))
+def test_buckets_of_a_distribution_count_what_is_not_above_them(seen, bounds):
+    """Whatever the bounds: Prometheus' definition, and the last bucket holds all."""
+    found = Distribution(bounds)
+    for value in seen:
+        found.see(value)
+    *finite, last = found.cumulated()
+    assert last == ("+Inf", float(len(seen)))
+    assert [(float(le), n) for le, n in finite] == [(bound, sum(value <= bound for value in seen)) for bound in bounds]
 
 
 def test_labels_of_people_are_on_each_series_of_their_family():

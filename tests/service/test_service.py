@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import itertools
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -21,7 +22,7 @@ LOADS = json.dumps(json.loads((CAPTURES / "v1-loads.json").read_text())["full"][
 PATIENCE = 90.0
 
 FAST = (
-    '[service]\nincidents = "s.db"\n[scrape]\nloads = "200ms"\nmetrics = "200ms"\ntimeout = "1s"\nmax_page_bytes = 4000000\nbudget = 1.0\n'
+    '[service]\nincidents = "s.db"\n[scrape]\nloads = "200ms"\nmetrics = "200ms"\ntimeout = "3s"\nmax_page_bytes = 4000000\nbudget = 1.0\n'
 )
 FAST += '[diagnosis]\nevery = "500ms"\nwindow = "2s"\n'
 
@@ -31,19 +32,20 @@ def good(path: str):
 
 
 HOSTILE = {
-    "hangs": lambda path: None,
-    "garbage": lambda path: (200, bytes(range(256)) * 100, {}),
-    "bomb": lambda path: (200, gzip.compress(b"x" * (64 << 20)), {"content-encoding": "gzip"}),
-    "endless": lambda path: (200, b"sglang:x 1\n" * 2_000_000, {}),
-    "100k": lambda path: (200, b"".join(b'sglang:num_running_reqs{dp_rank="%d"} 1\n' % k for k in range(100_000)), {}),
-    "html": lambda path: (200, b"<html>login</html>", {}),
-    "json": lambda path: (200, b"[" * 100_000, {}),
-    "500": lambda path: (500, b"", {}),
+    "hangs": None,
+    "garbage": (200, bytes(range(256)) * 100, {}),
+    "bomb": (200, gzip.compress(b"x" * (64 << 20)), {"content-encoding": "gzip"}),
+    "endless": (200, b"sglang:x 1\n" * 2_000_000, {}),
+    "100k": (200, b"".join(b'sglang:num_running_reqs{dp_rank="%d"} 1\n' % k for k in range(100_000)), {}),
+    "html": (200, b"<html>login</html>", {}),
+    "json": (200, b"[" * 100_000, {}),
+    "500": (500, b"", {}),
 }
+"""Made once: what a server needs to make them must not hold up the loop that it shares with the service here."""
 
 
 SAID = {
-    "hangs": "no complete answer within 1 s",
+    "hangs": "no complete answer within 3 s",
     "garbage": "sglang-",
     "bomb": "more than 4000000 bytes",
     "endless": "more than 4000000 bytes",
@@ -78,7 +80,7 @@ def test_hostile_targets_do_not_keep_the_others_from_being_judged(plan, serving)
 
     async def play() -> None:
         async with contextlib.AsyncExitStack() as stack:
-            urls = {name: (await stack.enter_async_context(serving(answer))).url for name, answer in HOSTILE.items()}
+            urls = {name: (await stack.enter_async_context(serving(itertools.repeat(answer)))).url for name, answer in HOSTILE.items()}
             urls |= {f"good{k}": (await stack.enter_async_context(serving(good))).url for k in range(len(HOSTILE))}
             tables = "".join(f'[[engines]]\nname = "{name}"\nnodes = ["{url}"]\n' for name, url in urls.items())
             service = await stack.enter_async_context(running(Service(plan(FAST + tables))))
@@ -87,12 +89,14 @@ def test_hostile_targets_do_not_keep_the_others_from_being_judged(plan, serving)
                 watch = service.fleet.find(name)
                 return "" if watch is None or watch.look is None else " | ".join(map(str, watch.look.window.problems))
 
-            def judged(name: str) -> bool:
-                watch = service.fleet.find(name)
-                return watch is not None and watch.look is not None and watch.look.window.ranks == (0, 1) and watch.diagnoses >= 2
+            judged: set[str] = set()  # one by one: windows of 2 s may be empty for a moment while the loop has garbage to read
+
+            def all_judged() -> bool:
+                judged.update(w.spec.name for w in service.fleet.watches if w.look and w.look.window.ranks == (0, 1) and w.diagnoses >= 2)
+                return judged >= {f"good{k}" for k in range(len(HOSTILE))}
 
             await until(lambda: all(word in said(name) for name, word in SAID.items()))
-            await until(lambda: all(judged(f"good{k}") for k in range(len(HOSTILE))))
+            await until(all_judged)
             assert not service.fleet.breakages
 
     asyncio.run(play())

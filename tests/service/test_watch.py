@@ -25,9 +25,9 @@ from slowrank.service.watch import Watch
 
 
 def page(
-    took: float, source: Source = Source.SGLANG_METRICS, node: str = "n", error: str | None = None, at: float = 1e9, status=200
+    took: float, source: Source = Source.SGLANG_METRICS, node: str = "n", error: str | None = None, at: float = 1e9, status=200, late=0.0
 ) -> Page:
-    return Page("e", node, source, at, took, status, "", b"x" * 10, error)
+    return Page("e", node, source, at, took, status, "", b"x" * 10, error, late)
 
 
 def test_a_page_that_costs_much_is_asked_for_less_often():
@@ -71,15 +71,18 @@ def test_the_interval_lies_between_what_is_wanted_and_the_slowest(replies, suspe
 
 
 def test_pages_are_booked_by_what_came_back():
-    """A vLLM page and one that did not come are of one source; lateness is against when the page before said it should begin."""
+    """A vLLM page and one that did not come are of one source, and so is how late they were asked for."""
     counts = Counts()
-    counts.note(page(0.5, Source.VLLM_METRICS, at=100.5), 5.0)
-    counts.note(page(0.5, error="HTTP 500", status=500, at=107.5), 5.0)
-    counts.note(page(5.0, error="no answer", status=0, at=117.0), 5.0)
+    counts.note(page(0.5, Source.VLLM_METRICS, at=100.5))
+    counts.note(page(0.5, error="HTTP 500", status=500, at=107.5, late=2.0))
+    counts.note(page(5.0, error="no answer", status=0, at=117.0, late=0.1))
     (pages,) = counts.pages.values()
     assert list(counts.pages) == [("n", "metrics")]
     assert pages.outcomes == {"ok": 1, "http_500": 1, "no_reply": 1}
-    assert pages.late == pytest.approx(2.0)
+    assert list(counts.late["metrics"].cumulated()) == [
+        ("0.01", 1.0), ("0.05", 1.0), ("0.1", 2.0), ("0.25", 2.0), ("0.5", 2.0), ("1.0", 2.0), ("2.5", 3.0), ("+Inf", 3.0)
+    ]  # fmt: skip
+    assert counts.late["metrics"].total == pytest.approx(2.1)
     assert pages.seconds == pytest.approx(6.0)
     assert (pages.good, pages.error) == (100.5, "no answer")
 

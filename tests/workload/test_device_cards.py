@@ -173,3 +173,31 @@ def test_handles_refuse_what_no_card_can_do():
         control.delay(0, -1)
     with pytest.raises(ValueError, match="use device 'virtual'"):
         Control(ClusterConfig(ranks=2, device="cpu"), Recorder()).xid(0, 79)
+
+
+@pytest.mark.parametrize(
+    "work", [Work(decode_tokens=9, decode_pairs=54_000), Work(prefill_tokens=1024, prefill_pairs=4_000_000, graph=False)]
+)
+def test_a_slowdown_lengthens_whatever_a_step_is_made_of(work):
+    """Healthy or ill, decode or prefill: exactly that many times; and a pair still takes its bytes at the card's own bandwidth."""
+    ill = [HEALTHY, CardState(clock=0.4, memory=0.5), CardState(link=0.25, incast=3.0), *[HEALTHY] * 5]
+    slow = Roofline.of(ClusterConfig(slowdown=6.0))
+    for states in (None, ill):
+        assert slow.step([work] * 8, ROWS, states) == pytest.approx(6 * ROOFLINE.step([work] * 8, ROWS, states))
+    more = Work(decode_tokens=9, decode_pairs=1_054_000)
+    assert slow.step([more], [[72.0]]) - slow.step(USUAL[:1], [[72.0]]) == pytest.approx(slow.kv_read(1_000_000) / slow.card.read_rate)
+
+
+def test_a_slowdown_takes_a_host_as_many_times_as_much():
+    """50 ms of CPU beside steps of a third of a second would be hidden."""
+    processes = Recorder()
+    Control(ClusterConfig(ranks=2, slowdown=6.0), processes).busy(1, 0.05)
+    ((name, order),) = processes.sent
+    assert (name, order.seconds) == ("rank1", pytest.approx(0.3))
+
+
+@pytest.mark.parametrize("times", [0.5, 101.0, float("nan")])
+def test_a_slowdown_that_is_none_is_refused(times):
+    """The card's own speed is the least."""
+    with pytest.raises(ValueError, match="a step can take 1 to 100 times as long"):
+        ClusterConfig(slowdown=times)

@@ -6,10 +6,13 @@ import gzip
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
@@ -19,11 +22,14 @@ from collector.intake import Intake
 from collector.model import Source
 from slowrank.app import app
 from workload import labels
-from workload.config import ClusterConfig
+from workload.config import ClusterConfig, EngineFlags
 from workload.face import specs
 from workload.face.loads import DisaggregationSection, LoadSnapshot, MemorySection, QueuesSection
 from workload.face.loads_page import as_object, parse_include
 from workload.schedule import Scheduled, parse
+from workload.scheduling.settings import Speculation, Split
+from workload.virtual_time.columns import columns
+from workload.virtual_time.pages import MetricsPage
 from workload.virtual_time.recording import START, Recording
 from workload.virtual_time.simulate import simulate
 from workload.virtual_time.table import Table
@@ -138,6 +144,20 @@ def test_the_metrics_page_is_the_faces(simulated):
     assert {f"sglang:{name}" for name in ("eplb_balancedness", "eplb_gpu_physical_count", "realtime_tokens_total")} <= shown
 
 
+@given(st.lists(st.floats(0, 1e22) | st.floats(0, 2e-4) | st.integers(0, 10**17).map(float), min_size=1, max_size=40))
+def test_numbers_are_written_as_prometheus_client_writes_them(numbers):
+    """As Python does, with an exponent below 1e-4 and from 1e16 on; the same in the body and in its quoted form."""
+    config = ClusterConfig(ranks=2)
+    shown = columns(config)
+    values = np.ones(len(shown))  # so that every series is there
+    values[: len(numbers)] = numbers  # of families that are there at zero, too
+    page = MetricsPage(config, shown)
+    body = page.render(values)
+    written = [line.rpartition(" ")[2] for line in body.splitlines() if not line.startswith("#")]
+    assert written[: len(numbers)] == [repr(number) for number in numbers]
+    assert json.loads(page.quoted(values)) == body
+
+
 def test_event_counters_are_absent_until_something_happened(simulated):
     """The first page, before any step, has the counters that exist from the start and none of those that an event makes."""
     path, _ = simulated
@@ -202,6 +222,50 @@ def test_the_cards_pages_tell_a_hot_card_and_change_nothing_else(tmp_path):
     assert {dict(found)["0"] for found in clocks[1:]} == {"1980"}
     for source in (Source.SGLANG_LOADS, Source.SGLANG_METRICS):
         assert bodies(tmp_path / "with", source) == bodies(tmp_path / "without", source)
+
+
+def recorded(path: Path, flags: EngineFlags, fault: str) -> list[list[dict[str, Any]]]:
+    """Each rank's entry of each `/v1/loads` of half a minute of 4 ranks with the fault from second 10 on."""
+    with Recording(path) as recording:
+        simulate(ClusterConfig(ranks=4, seed=9, engine=flags), [parse(f"{fault},onset=10")], 30.0, recording)
+    return [json.loads(body)["loads"] for body in bodies(path, Source.SGLANG_LOADS)]
+
+
+def test_a_speculating_engine_says_how_many_drafts_are_accepted(tmp_path):
+    """In a section that is absent until something was verified, between the memory and the hand-over, as the face has it."""
+    pages = recorded(tmp_path / "spec", EngineFlags(speculation=Speculation()), "speculation_skew:rank=2")
+    assert all("speculative" not in load for load in pages[0])
+    names = list(pages[-1][2])
+    assert names[names.index("memory") + 1] == "speculative"
+    assert names[names.index("memory") + 2] == "disaggregation"
+    lengths = [load["speculative"]["accept_length"] for load in pages[-1]]
+    rates = [load["speculative"]["accept_rate"] for load in pages[-1]]
+    assert lengths.index(min(lengths)) == rates.index(min(rates)) == 2
+    assert [lengths[r] for r in (0, 1, 3)] == pytest.approx([2.533] * 3, abs=0.15)  # since the start
+    assert rates[2] == pytest.approx(0.0752 / 3, abs=0.02)  # of the last 40 decodes: all of them under the fault
+
+
+@pytest.mark.parametrize(("role", "queue"), [("decode", "decode_transfer_queue_reqs"), ("prefill", "prefill_inflight_queue_reqs")])
+def test_a_split_engine_shows_its_queues(role, queue, tmp_path):
+    """Requests whose KV is on its way pile up where the link is slow, and count as waiting; the mode is on every rank's entry, and its
+    fields are the face's. The prefill side says how fast its link is, the receiving side does not know."""
+    pages = recorded(tmp_path / role, EngineFlags(split=Split(role)), "pd_queue_skew:rank=1")
+    snapshot = LoadSnapshot(memory=MemorySection(1.0, 1.0, 1.0, 5), disaggregation=DisaggregationSection(), queues=QueuesSection())
+    face = msgspec.json.decode(msgspec.json.encode(as_object(snapshot, parse_include(None))))
+    for load in pages[-1]:
+        assert list(load) == list(face)
+        assert list(load["disaggregation"]) == list(face["disaggregation"])
+        assert load["disaggregation"]["mode"] == role
+        assert load["num_active_tokens"] <= load["num_total_tokens"]
+    queued = [load["disaggregation"][queue] for load in pages[-1]]
+    assert queued[1] >= 2 + max(queued[r] for r in (0, 2, 3))
+    if role == "decode":
+        assert pages[-1][1]["num_waiting_reqs"] >= queued[1]
+    speeds = [load["disaggregation"]["kv_transfer_speed_gb_s"] for load in pages[-1]]
+    if role == "prefill":
+        assert speeds[1] < 0.01 * min(speeds[r] for r in (0, 2, 3))
+    else:
+        assert speeds == [0.0] * 4
 
 
 def test_a_rank_that_never_took_a_step_shows_its_first_snapshot():

@@ -9,7 +9,7 @@ and everybody pays.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from workload.config import ClusterConfig, DispatchMode
 from workload.device import Work, catalogue
@@ -25,7 +25,7 @@ class Model:
     """
 
     layers: int = 78
-    kv_bytes: int = 576  # of compressed KV per token and layer (latent 512 + rope 64, one byte each)
+    kv_bytes: float = 576  # of compressed KV per token and layer (latent 512 + rope 64, one byte each)
     attention_bytes: float = 4e9 / 78  # per layer; every card holds all of it
     expert_bytes: float = 80e9 / 78  # per layer, one card's share; 84 GB a card with the attention, on one of 141 GB
     # One token copy through one expert: 31 MB of parameters, two FLOP each. Decode batches give an expert a handful of rows,
@@ -38,7 +38,7 @@ class Model:
     # Prefill attends with sparse kernels whose cost per pair is the index pass alone: 32 heads of 128, two FLOP, FP8.
     # Dense attention would cost some 15 times that. An assumption, not a measurement.
     prefill_pair_flops: float = 32 * 128 * 2
-    hidden: int = 6144  # a dispatched copy takes a byte an element, a combined one two
+    hidden: float = 6144  # a dispatched copy takes a byte an element, a combined one two
     collective: float = 20e-6  # latency of one dispatch or combine inside a node, seconds; two a layer
     fixed: float = 0.5e-3  # embedding, head and sampling, per step
     eager: float = 4e-3  # what a step costs more when its kernels are launched one by one
@@ -64,11 +64,29 @@ class Roofline:
 
     @classmethod
     def of(cls, config: ClusterConfig) -> Roofline:
-        return cls.on(catalogue.find(config.card), config.experts.dispatch)
+        return cls.on(catalogue.find(config.card), config.experts.dispatch).heavier(config.slowdown)
 
     @classmethod
     def on(cls, card: Card, dispatch: DispatchMode = "normal") -> Roofline:
         return cls(card, Model.on(card), dispatch)
+
+    def heavier(self, times: float) -> Roofline:
+        """With a model of so many times the bytes, the arithmetic and the pauses of everything: each step takes so many times as long,
+        and what a token costs follows from its bytes and the card's bandwidth as before."""
+        m = self.model
+        model = replace(
+            m,
+            kv_bytes=m.kv_bytes * times,
+            attention_bytes=m.attention_bytes * times,
+            expert_bytes=m.expert_bytes * times,
+            row_flops=m.row_flops * times,
+            prefill_pair_flops=m.prefill_pair_flops * times,
+            hidden=m.hidden * times,
+            collective=m.collective * times,
+            fixed=m.fixed * times,
+            eager=m.eager * times,
+        )
+        return replace(self, model=model)
 
     @property
     def kv_tokens(self) -> int:
@@ -83,7 +101,7 @@ class Roofline:
                 f" set limits.kv_tokens to {self.kv_tokens} or fewer"
             )
 
-    def kv_read(self, pairs: int) -> int:
+    def kv_read(self, pairs: int) -> float:
         """Bytes of KV that a decode step over `pairs` reads, all layers."""
         return pairs * self.model.kv_bytes * self.model.layers
 

@@ -61,7 +61,8 @@ class Exporter:
     """The cards' sensors, and the page that shows them."""
 
     def __init__(self, config: ClusterConfig, now: float) -> None:
-        card, roofline = find(config.card), Roofline.of(config)
+        card = find(config.card)
+        roofline = Roofline.on(card)
         self._labels = [_labels(config, rank) for rank in range(config.ranks)]
         self._sensors = [Sensors(card, rank, now) for rank in range(config.ranks)]
         used = roofline.model.weights + roofline.kv_read(config.limits.kv_tokens)  # an engine takes its whole KV pool when it starts

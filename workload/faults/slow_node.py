@@ -29,7 +29,7 @@ def start(control: Control, rank: int, severity: float) -> Callable[[], None]:
         control.busy(members[(number - 1) % len(members)], 0.0)
         control.busy(members[number % len(members)], _SECONDS * severity)
 
-    stop = control.every(_TURN, turn)
+    stop = control.every(_TURN * control.config.slowdown, turn)
 
     def end() -> None:
         stop()

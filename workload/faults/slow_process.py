@@ -17,7 +17,7 @@ _TURN = 1.0  # seconds of one part of the pattern: slow, slow, normal
 
 
 def start(control: Control, rank: int, severity: float) -> Callable[[], None]:
-    stop = control.every(_TURN, lambda turn: control.busy(rank, 0.0 if turn % 3 == 2 else _SECONDS * severity))
+    stop = control.every(_TURN * control.config.slowdown, lambda turn: control.busy(rank, 0.0 if turn % 3 == 2 else _SECONDS * severity))
 
     def restart() -> None:
         stop()

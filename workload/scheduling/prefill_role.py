@@ -11,7 +11,7 @@ from workload.scheduling.link import KvLink
 from workload.scheduling.request import Queues, Request, Sent, Turned
 from workload.scheduling.settings import EngineFlags, Split
 
-KV_BYTES = Roofline().kv_read(1)  # of one token, all layers
+KV_BYTES = int(Roofline().kv_read(1))  # of one token, all layers
 
 
 class PrefillScheduler(Scheduler):

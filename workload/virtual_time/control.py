@@ -24,7 +24,7 @@ class VirtualControl(Control):
 
     def starve(self, rank: int, share: float, period: float) -> Callable[[], None]:
         processor = self._engine.ranks[rank].processor
-        theft = processor.starve(self._loop.time(), share, period)
+        theft = processor.starve(self._loop.time(), share, period * self.config.slowdown)
         self._engine.disturb()
         return lambda: processor.feed(theft, self._loop.time())
 

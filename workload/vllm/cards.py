@@ -23,7 +23,7 @@ class IndependentCards:
 
     def __init__(self, config: ClusterConfig) -> None:
         self.stretch = 1.0
-        self._roofline = Roofline(catalogue.find(config.card), DENSE)
+        self._roofline = Roofline(catalogue.find(config.card), DENSE).heavier(config.slowdown)
         self._states = [HEALTHY] * config.ranks
         self._rng = random.Random(config.seed + 1)
         self._launched: list[list[Launch]] = [[] for _ in range(config.ranks)]

@@ -1,0 +1,1 @@
+"""A soak: one sidecar, one workload, faults that come and go."""
