@@ -47,10 +47,8 @@ def stuck_rank(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     if not (stale & (work > 0)).any():
         return Healthy("the ranks whose snapshots are old have no work")
     everyone = bool(stale[np.isfinite(age)].all())
-    if not everyone and not case.window.has(signals.STEPS_ACTIVE):
-        return NoData(
-            (signals.STEPS_ACTIVE,), "some snapshots stand while others advance: without step counts a stopped rank looks the same"
-        )
+    if not everyone and (missing := case.window.missing(signals.STEPS_ACTIVE, signals.STEPS_IDLE)):
+        return NoData(missing, "some snapshots stand while others advance: without step counts a stopped rank looks the same")
     rows = tuple(int(k) for k in np.flatnonzero(stale & (work > 0)))
     stopped = starvation.stopped(case, rows)
     blamed = tuple(stopped) or (() if everyone and len(case.window.ranks) > 1 else rows)
