@@ -19,6 +19,7 @@ from slowrank.discovery.listing import Listing
 from slowrank.discovery.spec import EngineSpec
 from slowrank.service import samples
 from slowrank.service.fleet import Fleet
+from slowrank.service.keepsakes import Keepsakes
 from slowrank.service.office import Office
 from slowrank.service.plan import Plan
 from slowrank.service.watch import Watch
@@ -50,6 +51,8 @@ class Service:
         self._reconciled = False
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="diagnose")  # one: diagnoses must not take the core that pages need
         self.office = Office(plan.incidents, plan.receivers, plan.routes, plan.config.service.external_url, self._labels)
+        self.keepsakes = Keepsakes(plan.incidents.with_name(plan.incidents.name + ".past"))
+        self.keepsakes.sweep()
         self.fleet = Fleet(self._watch, self._left)
         self._listing = Listing(plan.engines, plan.sources, self._changed.set, shard=plan.shard)
         parts: dict[str, Callable[[], Iterator[Sample]]] = {"engines": self._of_engines, "service": self._of_service}
@@ -108,7 +111,7 @@ class Service:
 
     def _watch(self, spec: EngineSpec) -> Watch:
         config = self.plan.config
-        return Watch(spec, config.scrape, config.diagnosis, self.office.hear, self.fleet.windows, self._worker)
+        return Watch(spec, config.scrape, config.diagnosis, self.office.hear, self.fleet.windows, self._worker, self.keepsakes)
 
     def _labels(self, engine: str) -> tuple[tuple[str, str], ...]:
         watch = self.fleet.find(engine)
@@ -116,11 +119,12 @@ class Service:
 
     def _left(self, engine: str) -> None:
         self.office.desk.leave(engine, time.time())
+        self.keepsakes.drop(engine)
 
     def problems(self) -> tuple[Problem, ...]:
         """What is wrong now with lists, the incident file, receivers and the last reload; not with engines, which say it themselves."""
         refused = () if self.refused is None else (Problem("reload", self.refused, "the configuration before stays in force"),)
-        return (*self._listed, *self.office.problems(), *refused)
+        return (*self._listed, *self.office.problems(), *self.keepsakes.problems(), *refused)
 
     def unready(self) -> str | None:
         """Why answers would be empty yet; None when they are not: every list was looked at, and every engine asked for a page."""
