@@ -36,6 +36,9 @@ VLLM: dict[str, str] = {
     signals.ACCEPT_LENGTH: _STATS,
     signals.FIRST_TOKEN_TIME: _STATS + "; of several nodes every one must be named",
     signals.FIRST_TOKENS: _STATS + "; of several nodes every one must be named",
+    signals.REQUEST_QUEUE_TIME: _STATS,
+    signals.REQUEST_PREFILL_TIME: _STATS,
+    signals.FINISHED_REQUESTS: _STATS,
 }
 """What vLLM's page gives, and how it is had when it is missing."""
 
@@ -62,4 +65,6 @@ def enable(signal: str, kind: str) -> str:
 
 def given(signal: str, kind: str) -> bool:
     """Whether an engine of this kind can give a signal at all. Signals of optional sources are not the engine's to give."""
+    if CATALOGUE[signal].only:
+        return CATALOGUE[signal].only == kind
     return kind != "vllm" or CATALOGUE[signal].optional or signal in VLLM

@@ -105,6 +105,12 @@ SCRAPE_INTERVAL = _family("slowrank_scrape_interval_seconds", Kind.GAUGE, "Time 
 SCRAPE_BUDGET = _family("slowrank_scrape_budget_ratio", Kind.GAUGE, "Share of one core of a node that reading it may cost")
 ENGINE_UP = _family("slowrank_engine_up", Kind.GAUGE, "1 while usable pages of the engine come, else 0", "engine")
 ENGINE_LABELS = _family("slowrank_engine_labels", Kind.GAUGE, "1; the labels of the engine's targets, each with label_ before it", "engine")
+ENGINE_INFO = _family(
+    "slowrank_engine_info", Kind.GAUGE, "1; what the engine says of itself", "engine", "kind", "version", "model", "role", "card", "clock"
+)
+ENGINE_RANKS = _family("slowrank_engine_ranks", Kind.GAUGE, "Ranks that the engine should have", "engine")
+ENGINE_CARDS = _family("slowrank_engine_cards", Kind.GAUGE, "Accelerator cards of the whole engine", "engine")
+TOKEN_BYTES = _family("slowrank_engine_kv_token_bytes", Kind.GAUGE, "KV cache of one token on one rank, all layers", "engine")
 BREAKAGES = _family("slowrank_engine_breakages_total", Kind.COUNTER, "Watches that broke by a defect and began anew", "engine")
 PROBLEMS = _family("slowrank_problems", Kind.GAUGE, "Problems of targets, receivers and files now", "where")
 EXPORT_FAILURES = _family("slowrank_export_failures_total", Kind.COUNTER, "Parts of this page that could not be made", "part")
@@ -116,3 +122,9 @@ DELIVERIES = _family("slowrank_deliveries_total", Kind.COUNTER, "Attempts to not
 OUTBOX = _family("slowrank_outbox_pending", Kind.GAUGE, "Notifications that a receiver has not taken yet", "receiver")
 RELOADS = _family("slowrank_config_reloads_total", Kind.COUNTER, "Reloads of the configuration, by outcome", "outcome")
 BUILD = _family("slowrank_build_info", Kind.GAUGE, "1; the running version", "version")
+
+FACT_LABELS = {"version": "version", "model": "model", "role": "role", "accelerator": "card", "clock": "clock"}
+"""Field of `collector.model.Facts` to the label of ENGINE_INFO that says it; empty: not known."""
+
+FACT_NUMBERS = {"expected_ranks": ENGINE_RANKS, "cards": ENGINE_CARDS, "kv_bytes_per_token": TOKEN_BYTES}
+"""The same of its numbers, to the family whose value it is."""

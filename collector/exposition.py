@@ -8,18 +8,17 @@ looked up by its text. All that is remembered was decided by the very bytes that
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import compress, repeat
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from collector.errors import SourceError
+from collector.exposition_text import LINE, START_OF_LINE, Series, not_a_page, number, numbers, parse_series, shown
 
 
 class Sample(NamedTuple):
@@ -38,11 +37,6 @@ class Exposition:
     problems: tuple[str, ...] = ()
 
 
-class _Series(NamedTuple):
-    name: str
-    labels: Mapping[str, str]
-
-
 class _Shape(NamedTuple):
     """A page without its values: what the next page must look like for only its numbers to be read."""
 
@@ -58,25 +52,8 @@ class _Shape(NamedTuple):
 
 _HEAD: Final = 40  # bytes of a line by which it is passed over: tells what a diagnosis reads from all else on a page of SGLang 0.5.23
 _LONGEST_CACHED: Final = 1024  # bytes; the longest series on a page of SGLang 0.5.23 with 8 ranks has 220
-_SHOWN_LINES, _SHOWN_BYTES = 8, 60  # how much of what is no sample is shown
-_IGNORED: Final = _Series("", MappingProxyType({}))
-
-# Every quantifier is possessive: whatever a page holds, a match takes linear time.
-_NAME = rb"[a-zA-Z_:][a-zA-Z0-9_:]*+"
-_QUOTED = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_LABELS = rb"\{[ \t]*+(?:(?:%b|%b)[ \t]*+(?:=[ \t]*+%b[ \t]*+)?+(?:,[ \t]*+|(?=\})))*+\}" % (_NAME, _QUOTED, _QUOTED)
-_SERIES = rb"(?:%b(?:[ \t]*+%b|(?=[ \t]))|%b)" % (_NAME, _LABELS, _LABELS)
-_EXEMPLAR = rb"[ \t]++#[ \t]*+%b[ \t]++([^ \t]++)(?:[ \t]++([^ \t]++))?+" % _LABELS
-
-_START_OF_LINE = re.compile(rb"[ \t]*+(#)?+(%b)?+([{ \t])?+" % _NAME)
-_SERIES_PARTS = re.compile(rb"[ \t]*+(%b)?+[ \t]*+(%b)?+[ \t]*+" % (_NAME, _LABELS))
-_LABEL = re.compile(rb"(%b|%b)[ \t]*+(?:=[ \t]*+(%b))?+" % (_NAME, _QUOTED, _QUOTED))
-_LINE = re.compile(rb"(%b)[ \t]*+([^ \t]++)(?:[ \t]++([^ \t#][^ \t]*+))?+(?:%b)?+" % (_SERIES, _EXEMPLAR))
-_ESCAPE = re.compile(r'\\([\\n"])')
-_JSON = re.compile(rb"\[|\{\s*+(?:\}|%b\s*+:)" % _QUOTED)
-_BINARY = re.compile(rb'[^"#\n]*?[\x00-\x08\x0e-\x1b\x7f]')
-
-_json_numbers = msgspec.json.Decoder(list[float]).decode
+_SHOWN_LINES = 8  # lines that are no sample, of one page, that are shown
+_IGNORED: Final = Series("", MappingProxyType({}))
 
 
 class Parser:
@@ -104,7 +81,7 @@ class Parser:
             names = (family.replace(":", "_").encode() for family in families)
             self._wanted = frozenset(name + suffix for name in names for suffix in (b"", b"_sum", b"_count", b"_bucket"))
         self._max_bytes, self._max_samples, self._max_cached = max_bytes, max_samples, max_cached
-        self._series: dict[bytes, _Series] = {}  # by the text before a line's last space
+        self._series: dict[bytes, Series] = {}  # by the text before a line's last space
         self._passed: set[bytes] = set()  # beginnings of lines to pass over
         self._shape: _Shape | None = None
 
@@ -127,18 +104,8 @@ class Parser:
                 f"the metrics page has {len(body)} bytes, and the limit is {self._max_bytes}; "
                 "look for a label with ever new values on the engine, or raise the limit"
             )
-        start = body[:1024].lstrip()
-        if body.startswith(b"\x1f\x8b"):
-            seen, then = "gzip", "ask with 'Accept-Encoding: identity', or decompress the body first"
-        elif start.startswith(b"<"):
-            seen, then = "HTML", "ask the engine's own port for /metrics: a proxy, a login page or another server answered"
-        elif _JSON.match(start):
-            seen, then = "JSON", "ask for /metrics: another path or another server answered"
-        elif _BINARY.match(start):
-            seen, then = "binary", "ask with 'Accept: text/plain;version=0.0.4' and 'Accept-Encoding: identity'"
-        else:
-            return
-        raise SourceError(f"the body is {seen}, not a metrics page: it begins {_shown(start)}; {then}")
+        if (seen := not_a_page(body)) is not None:
+            raise SourceError(seen)
 
     def _reread(self, body: bytes) -> list[Sample] | None:
         """The samples of a page of the remembered shape; None for any other page."""
@@ -151,14 +118,14 @@ class Parser:
         parts = [line.rpartition(b" ") for line in compress(io.BytesIO(body), shape.read)]
         if [part[0] for part in parts] != shape.prefixes:
             return None
-        values = _numbers(list(compress([part[2] for part in parts], shape.kept)))
+        values = numbers(list(compress([part[2] for part in parts], shape.kept)))
         return None if values is None else _samples(shape.names, shape.labels, values)
 
     def _walk(self, body: bytes) -> Exposition:
         """Any page, line by line. Its shape is remembered when every line is a plain one."""
         rows: list[int] = []  # of each line that is not passed over: its number from 0 ...
         prefixes: list[bytes] = []  # ... its text before the last space ...
-        found: list[_Series | None] = []  # ... and the series that this is
+        found: list[Series | None] = []  # ... and the series that this is
         raws: list[bytes] = []  # the text after the last space, of those that are not ignored
         notes: list[str] = []
         row = -1
@@ -188,7 +155,7 @@ class Parser:
 
         kept = [series is not _IGNORED for series in found]
         known = [series for series in compress(found, kept) if series is not None]
-        values = _numbers(raws) if len(known) == len(raws) else None
+        values = numbers(raws) if len(known) == len(raws) else None
         if values is None:
             samples, bad = self._one_by_one(compress(zip(rows, prefixes, found, strict=True), kept), raws)
             return Exposition(samples, (*bad, *notes))
@@ -203,20 +170,20 @@ class Parser:
                 self._shape = _Shape(row + 1, passed, heads, read.tolist(), prefixes, kept, names, labels)
         return Exposition(_samples(names, labels, values), tuple(notes))
 
-    def _one_by_one(self, lines: Iterable[tuple[int, bytes, _Series | None]], raws: list[bytes]) -> tuple[list[Sample], list[str]]:
+    def _one_by_one(self, lines: Iterable[tuple[int, bytes, Series | None]], raws: list[bytes]) -> tuple[list[Sample], list[str]]:
         """The samples of lines of which some are odd or bad, and what to say about the bad ones."""
         samples: list[Sample] = []
         notes: list[str] = []
         bad = 0
         for (row, prefix, known), raw in zip(lines, raws, strict=True):
-            series, value = known, None if known is None else _number(raw)
+            series, value = known, None if known is None else number(raw)
             if value is None:
                 text = (prefix + b" " + raw).strip()
                 series, value = self._odd_line(text)
                 if value is None:
                     bad += 1
                     if bad <= _SHOWN_LINES:
-                        notes.append(f"line {row + 1} is not a sample: {_shown(text)}")
+                        notes.append(f"line {row + 1} is not a sample: {shown(text)}")
             if value is not None and series is not None and series is not _IGNORED:
                 samples.append(Sample(*series, value))
         if bad > _SHOWN_LINES:
@@ -237,7 +204,7 @@ class Parser:
 
     def _ignores(self, text: bytes, *, cut: bool) -> bool:
         """Whether a line that begins with `text`, which may be `cut` within the name, is a comment or a sample not asked for."""
-        match = _START_OF_LINE.match(text)
+        match = START_OF_LINE.match(text)
         assert match is not None  # each of its parts may be absent
         if match[1] is not None:
             return True
@@ -250,9 +217,9 @@ class Parser:
             return not any(wanted.startswith(name) for wanted in self._wanted)
         return name not in self._wanted
 
-    def _learn(self, prefix: bytes) -> _Series | None:
+    def _learn(self, prefix: bytes) -> Series | None:
         """What a line says before its last space: a series, or _IGNORED for a comment or a series not asked for; None if neither."""
-        series = _IGNORED if self._ignores(prefix, cut=False) else _parse_series(prefix)
+        series = _IGNORED if self._ignores(prefix, cut=False) else parse_series(prefix)
         if series is None:
             return None
         if self._wanted is not None and series.name.replace(":", "_").encode() not in self._wanted:
@@ -263,66 +230,15 @@ class Parser:
             self._series[prefix] = series
         return series
 
-    def _odd_line(self, text: bytes) -> tuple[_Series | None, float | None]:
+    def _odd_line(self, text: bytes) -> tuple[Series | None, float | None]:
         """A line with a timestamp or an exemplar, with tabs or without a space; blank, or a comment. No value if it is none of these."""
         if not text or text.startswith(b"#"):
             return _IGNORED, 0.0
-        match = _LINE.fullmatch(text)
+        match = LINE.fullmatch(text)
         series = (self._series.get(match[1]) or self._learn(match[1])) if match else None
-        if match is None or series is None or any(_number(number) is None for number in match.groups()[2:] if number):
+        if match is None or series is None or any(number(text) is None for text in match.groups()[2:] if text):
             return None, None
-        return series, _number(match[2])
-
-
-def _parse_series(text: bytes) -> _Series | None:
-    """A name with its labels, `name{label="value"}` or `{"name",label="value"}`; None if `text` is anything else."""
-    match = _SERIES_PARTS.fullmatch(text)
-    if match is None:
-        return None
-    try:
-        name = (match[1] or b"").decode()
-        labels: dict[str, str] = {}
-        for key, value in _LABEL.findall(match[2] or b""):
-            plain_key = _unquoted(key)
-            if not value and key.startswith(b'"') and not name:
-                name = plain_key
-            elif not value or plain_key in labels or plain_key.startswith("__"):
-                return None
-            else:
-                labels[plain_key] = _unquoted(value)
-    except UnicodeDecodeError:
-        return None
-    return _Series(name, MappingProxyType(labels)) if name else None
-
-
-def _unquoted(text: bytes) -> str:
-    if not text.startswith(b'"'):
-        return text.decode()
-    inner = text[1:-1].decode()
-    return _ESCAPE.sub(lambda match: "\n" if match[1] == "n" else match[1], inner) if "\\" in inner else inner
-
-
-def _number(text: bytes) -> float | None:
-    """The number, or None. Python reads 1_000 as a number; a metrics page may not say it."""
-    try:
-        return None if b"_" in text else float(text)
-    except ValueError:
-        return None
-
-
-def _numbers(texts: list[bytes]) -> list[float] | None:
-    """All the numbers, or None if one is none. JSON's numbers mean here what they mean there, and are read in a fifth of the time."""
-    joined = b",".join(texts)
-    try:
-        values = _json_numbers(b"[" + joined + b"]")
-    except msgspec.DecodeError:  # NaN and +Inf among others
-        values = []
-    if len(values) == len(texts):
-        return values
-    try:
-        return None if b"_" in joined else [float(text) for text in texts]
-    except ValueError:
-        return None
+        return series, number(match[2])
 
 
 def _samples(names: list[str], labels: list[Mapping[str, str]], values: list[float]) -> list[Sample]:
@@ -346,10 +262,3 @@ def _heads(body: bytes, starts: npt.NDArray[np.intp]) -> bytes | None:
     if starts[-1] >= windows:
         return None
     return np.ndarray(windows, f"V{_HEAD}", body, strides=(1,))[starts].tobytes()
-
-
-def _shown(text: bytes) -> str:
-    """The beginning of a line or page for a person: printable ASCII, whatever the page holds."""
-    text = text.strip()
-    escaped = text[:_SHOWN_BYTES].decode("latin-1").encode("unicode_escape").decode()
-    return f"'{escaped}{'...' if len(text) > _SHOWN_BYTES else ''}'"

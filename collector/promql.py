@@ -113,7 +113,10 @@ VLLM_HIT_RATIO = (
     " / sum by (instance, engine) (rate(vllm:prompt_tokens_by_source_total[1m]))"
 )
 
+VLLM_ANSWER_WAIT = "sum(rate(vllm:time_to_first_token_seconds_sum[1m])) / sum(rate(vllm:time_to_first_token_seconds_count[1m]))"
+
 _ON_VLLM = {
+    ANSWER_WAIT: VLLM_ANSWER_WAIT,
     RUNNING: VLLM_RUNNING,
     RESIDENT_TOKENS: VLLM_KV_USAGE,
     KV_USAGE: VLLM_KV_USAGE,

@@ -72,7 +72,7 @@ async def scrape(
     Raises ConfigError, before the first page, when what a target wants of this node cannot be read here.
     """
     clock = _Clock()
-    lookers = [(target.engine, *looker) for target in targets for looker in local.lookers(target.local)]
+    lookers = [(target.engine, *looker) for target in targets for looker in local.lookers(target.local, target.nodes)]
     limits = httpx.Limits(keepalive_expiry=10 * max((every for every in intervals.values() if every < inf), default=1.0))
     trust = ssl.create_default_context() if trust is None else trust
     clients: list[httpx.AsyncClient] = []

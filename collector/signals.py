@@ -29,7 +29,8 @@ class Scope(Enum):
 class Signal:
     """One canonical quantity. `unit` is that of the raw reading; a counter's window value is unit/s.
 
-    `optional`: it comes from a source that most engines are read without (hardware counters, processes)."""
+    `optional`: it comes from a source that most engines are read without (hardware counters, processes). `only`: the one kind of engine
+    that has it, where another's signals say the same; "": any."""
 
     name: str
     unit: str
@@ -39,6 +40,7 @@ class Signal:
     adds: str
     scope: Scope = Scope.RANK
     optional: bool = False
+    only: str = ""
 
 
 _METRICS = "start SGLang with --enable-metrics"
@@ -48,13 +50,24 @@ _TIMER = "start SGLang with --enable-metrics and SGLANG_ENABLE_METRICS_DEVICE_TI
 _EPLB = "start SGLang with --enable-metrics --expert-distribution-recorder-mode stat --expert-balancedness-report-mode prometheus"
 _DISPATCH = "run DeepXTrace beside an engine that dispatches with DeepEP, and give its log to slowrank diagnose --dispatch-log FILE"
 _DCGM = "give each node's dcgm-exporter page with --hardware URL, or run on the node with --nvml"
+_STATISTICS = "start vLLM without --disable-log-stats"
 _PROCFS = "run on the node that the ranks run on, with --procfs"
 
 CATALOGUE: dict[str, Signal] = {}
 
 
-def _signal(name: str, unit: str, kind: Kind, about: str, enable: str, adds: str, scope: Scope = Scope.RANK, optional: bool = False) -> str:
-    CATALOGUE[name] = Signal(name, unit, kind, about, enable, adds, scope, optional)
+def _signal(
+    name: str,
+    unit: str,
+    kind: Kind,
+    about: str,
+    enable: str,
+    adds: str,
+    scope: Scope = Scope.RANK,
+    optional: bool = False,
+    only: str = "",
+) -> str:
+    CATALOGUE[name] = Signal(name, unit, kind, about, enable, adds, scope, optional, only)
     return name
 
 
@@ -278,6 +291,27 @@ FIRST_TOKENS = _signal(
     _METRICS,
     "shows waiting that no rank causes",
     Scope.ENGINE,
+)
+REQUEST_QUEUE_TIME = _signal(
+    "request_queue_time",
+    "s",
+    Kind.COUNTER,
+    "time that requests waited on the rank for their first step, summed when they end",
+    _STATISTICS,
+    "shows waiting that no rank causes",
+    only="vllm",
+)
+REQUEST_PREFILL_TIME = _signal(
+    "request_prefill_time",
+    "s",
+    Kind.COUNTER,
+    "time from requests' first step to their first token by the rank's clock, summed when they end",
+    _STATISTICS,
+    "shows waiting that no rank causes",
+    only="vllm",
+)
+FINISHED_REQUESTS = _signal(
+    "finished_requests", "1", Kind.COUNTER, "requests that ended on the rank", _STATISTICS, "says how long a request stays", only="vllm"
 )
 EXPERT_LOAD = _signal(
     "expert_load",

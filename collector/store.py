@@ -47,11 +47,12 @@ class Store:
     Per rank and source 4 bytes a page and 8 per signal: about 70 KiB for all of SGLang's signals, five minutes deep.
     """
 
-    def __init__(self, engine_id: str, kind: str, *, depth_s: float = 300.0) -> None:
+    def __init__(self, engine_id: str, kind: str, *, depth_s: float = 300.0, facts: Facts | None = None) -> None:
+        """`facts`: known before the first page, whose own win."""
         self.engine_id = engine_id
         self.kind = kind
         self._rows = max(ceil(depth_s) + 1, 2)
-        self._facts = Facts()
+        self._facts = facts or Facts()
         self._tracks: dict[tuple[Source, str], _Track] = {}
         self._restarts: deque[tuple[float, int, Source]] = deque(maxlen=MAX_EVENTS)
 

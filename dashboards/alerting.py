@@ -27,18 +27,19 @@ class Alerting:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     hold: str = ""  # `for`
-    keep: str = ""  # `keep_firing_for`
 
 
 def of_finding(rule: Rule, runbooks: str = "") -> Alerting:
     """The alerting rule of a diagnosis rule: fires with its first confirmed incident on an engine. `runbooks`: see `health`."""
-    severity = f"max by (engine, class, severity) ({exported.INCIDENT}{{cause={_quoted(rule.id)},state={_quoted(State.CONFIRMED.value)}}})"
+    incident = f"{exported.INCIDENT}{{cause={_quoted(rule.id)},state={_quoted(State.CONFIRMED.value)}}}"
+    now, before = (f"max by (engine, class, severity) ({seen}) > 0" for seen in (incident, f"last_over_time({incident}[{STALE_MINUTES}m])"))
     ranks = f"{exported.CULPRIT}{{engine=%q,cause={_quoted(rule.id)}}} == 1"
     lost = f"{exported.LOST}{{engine=%q,cause={_quoted(rule.id)}}}"
     return Alerting(
         name=f"slowrank_{rule.id}",
-        expr=f"{severity} > 0",
-        why=f"confirmed by slowrank; kept for {STALE_MINUTES} min, in which a restarted slowrank has its incidents back from their file",
+        expr=f"{now} or ({before} unless on (engine) {exported.ENGINE_UP})",
+        why=f"confirmed by slowrank, and over when it says so; while nothing is heard of it kept for {STALE_MINUTES} min, within which a"
+        " restarted slowrank has its incidents back from their file",
         annotations={
             "summary": f"{{{{ $labels.engine }}}}: {_text(rule.title)}",
             "ranks": f"{{{{ range printf {_go(ranks)} $labels.engine | query | sortByLabel {_go('rank')} }}}}"
@@ -50,7 +51,6 @@ def of_finding(rule: Rule, runbooks: str = "") -> Alerting:
             "dashboard": "/d/slowrank-diagnosis?var-engine={{ urlquery $labels.engine }}",
             **_runbook_url(runbooks, f"{rule.id}.md"),
         },
-        keep=f"{STALE_MINUTES}m",
     )
 
 

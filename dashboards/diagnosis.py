@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from collector import exported
+from dashboards.look import GREY, SUBJECT, WORTH
 from dashboards.page import JUDGED, Row, page
-from dashboards.panels import Query, Steps, classes, column, heat, lines, number, table
-from dashboards.verdicts import class_numbers, lost_by_cause, lost_time
+from dashboards.panels import Link, Query, Steps, by_name, classes, heat, lines, number
+from dashboards.tables import class_column, column, table
+from dashboards.verdicts import cause_colours, class_numbers, lost_by_cause, lost_time
 
 HERE = 'engine="$engine"'
 
@@ -23,7 +25,7 @@ def dashboard() -> dict[str, Any]:
             Row("", 4, [_lost_now(), _confidence(), _age()]),
             Row("", 4, [_timeline()]),
             Row("", 11, [_by_cause()]),
-            Row("Who", 9, [_culprits(), _incidents()]),
+            Row("Who", 7, [_culprits(), _incidents()]),
             Row("What the ranks do", 10, [_lateness(), _waits(), _step_time()]),
         ],
     )
@@ -62,7 +64,8 @@ def _age() -> Any:
 def _timeline() -> Any:
     return classes(
         "Verdict",
-        "The class of the verdict through time. Bad: a colour that stays; grey says that no verdict was possible.",
+        "The class of the verdict through time. Bad: a colour that stays; grey says that no verdict was possible, yellow that the engine is"
+        " not read.",
         Query(class_numbers(HERE), "{{engine}}"),
     )
 
@@ -70,12 +73,12 @@ def _timeline() -> Any:
 def _by_cause() -> Any:
     return lines(
         "Lost time by cause",
-        "Share of step time, stacked: what each repair would give back, and what no cause explains yet. Bad: an area that begins and"
-        " stays; two"
-        " areas that swap are two names of one thing. Confirmed incidents are marked.",
+        "Share of step time, stacked: what each repair would give back, in the colour of its class, and in grey what no cause explains yet."
+        " Bad: an area that begins and stays; two areas that swap are two names of one thing. Confirmed incidents are marked.",
         "percentunit",
         Query(lost_by_cause(HERE), "{{cause}}"),
         stacked=True,
+        overrides=[*cause_colours(), by_name("unexplained", GREY)],
     )
 
 
@@ -88,9 +91,12 @@ def _culprits() -> Any:
         {"Named": Query(f"max by (engine, rank, cause) ({exported.CULPRIT}{{{HERE}}})")},
         hidden=["Value", "Named", "engine"],
         overrides=[
-            column("rank", link=("Rank", "/d/slowrank-rank?var-engine=${engine:percentencode}&var-rank=${__value.raw}&${__url_time_range}"))
+            column(
+                "rank", link=Link("Rank", "/d/slowrank-rank?var-engine=${engine:percentencode}&var-rank=${__value.raw}&${__url_time_range}")
+            )
         ],
         by="rank",
+        first=["rank", "cause"],
     )
 
 
@@ -100,26 +106,35 @@ def _incidents() -> Any:
         "Causes through time. Suspected wakes nobody; confirmed was told. Bad: one that stays suspected for long is near its limit.",
         {"Open": Query(f"max by (class, cause, severity, state) ({exported.INCIDENT}{{{HERE}}})")},
         hidden=["Value", "Open"],
-        overrides=[],
+        overrides=[class_column()],
         by="cause",
+        first=["cause", "class", "severity", "state"],
     )
+
+
+def _of_step(series: str) -> str:
+    return f"max by (engine, rank) ({series}{{{HERE}}}) / on (engine) group_left () max by (engine) ({exported.STEP_SECONDS}{{{HERE}}})"
 
 
 def _lateness() -> Any:
     return heat(
         "Lateness",
-        "How late each rank is at the host exchanges, as the verdict saw it. Bad: one bright row that stays.",
-        "s",
-        Query(f"max by (rank) ({exported.LATENESS}{{{HERE}}})", "{{rank}}"),
+        f"How late each rank is at the host exchanges, as the verdict saw it, as a share of the step. The scale ends at {WORTH:.0%}. Bad:"
+        " one high row that stays.",
+        "percentunit",
+        Query(_of_step(exported.LATENESS), "{{rank}}"),
+        WORTH,
     )
 
 
 def _waits() -> Any:
     return heat(
-        "Wait per step",
-        "How long each rank waits for the others, as the verdict saw it. Bad: one dark row among bright ones.",
-        "s",
-        Query(f"max by (rank) ({exported.WAIT}{{{HERE}}})", "{{rank}}"),
+        "Wait",
+        f"How long each rank waits for the others, as the verdict saw it, as a share of the step. The scale ends at {WORTH:.0%}. Bad: one"
+        " low row among high ones.",
+        "percentunit",
+        Query(_of_step(exported.WAIT), "{{rank}}"),
+        WORTH,
     )
 
 
@@ -128,5 +143,5 @@ def _step_time() -> Any:
         "Step time",
         "Of the group, as the verdict saw it. Bad: a rise at the same load.",
         "s",
-        Query(f"max({exported.STEP_SECONDS}{{{HERE}}})", "step time"),
+        Query(f"max({exported.STEP_SECONDS}{{{HERE}}})", "step time", SUBJECT),
     )

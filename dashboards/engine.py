@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+from dashboards.largest import largest
+from dashboards.look import BESIDE, SUBJECT, THIRD, WORTH
 from dashboards.page import ENGINE, SOURCE, Row, page
-from dashboards.panels import Query, heat, lines
+from dashboards.panels import Link, Query, Steps, heat, lines
 from dashboards.quantities import EAGER, HIT_RATIO, KV_USAGE, PAIRS, PREFILL, RETRACTED, RUNNING, STEP_TIME, TOKENS, WAIT, WAITING, Quantity
 from dashboards.recording import BALANCEDNESS, HOST_LOSS, LATENESS, SKEW, Derived
 
 HERE = 'engine="$engine",source="$source"'
+SKEWED = 4.0
+"""Means where the scale of attention work ends: 1 and the 1.85 of a level group lie in its lower half."""
+
+TOP = 4
+"""Lines beside a heat map: as many as a legend below them leaves room for."""
+
+TO_RANK = Link(
+    "This rank beside its peers",
+    "/d/slowrank-rank?var-source=${source}&var-engine=${engine:percentencode}&var-rank=${__field.labels.rank}&${__url_time_range}",
+)
 
 
 def dashboard() -> dict[str, Any]:
@@ -17,50 +29,48 @@ def dashboard() -> dict[str, Any]:
     return page(
         "engine",
         "engine",
-        "All ranks of one engine, a row each. Look for a row that differs and stays: dark in the wait is a late host, bright in the"
-        " pairs is load.",
+        "All ranks of one engine, a row each. Look for a row that differs and stays: low in the wait is a late host, high in the"
+        " pairs is load. Beside the heat maps the ranks that stand out; a click on a line opens that rank's page.",
         [SOURCE, ENGINE],
         [
-            Row("What is lost", 8, [_step_time(), _host_loss(), _level()]),
+            Row("What is lost", 7, [_step_time(), _host_loss(), _level()]),
             Row(
                 "Late",
                 11,
                 [
-                    _ranks(
-                        "Wait per step", WAIT, "Bad: one dark row among bright ones. Who waits least is late, and all others wait for it."
-                    ),
-                    _ranks("Lateness", LATENESS, "Bad: one bright row that stays. Bright rows that take turns are load or chance."),
+                    _of_step("Wait", WAIT, "Bad: one low row among high ones. Who waits least is late, and all others wait for it."),
+                    _of_step("Lateness", LATENESS, "Bad: one high row that stays. High rows that take turns are load or chance."),
+                    _top("The latest ranks", LATENESS, "Bad: one line that leaves the others and stays above them."),
                 ],
             ),
             Row(
                 "Busy",
                 11,
                 [
-                    _ranks(
-                        "Attention pairs per step", PAIRS, "Bad: one bright row: long contexts are on one rank, and all step at its pace."
-                    ),
+                    _pairs(),
                     _ranks(
                         "Tokens per second",
                         TOKENS,
-                        "Bad: one bright row while pairs are level, or a row that goes dark while it has requests.",
+                        "Bad: one high row while pairs are level, or a row that goes low while it has requests.",
                     ),
+                    _top("The busiest ranks", PAIRS, "Bad: one line at a multiple of the others: it sets the pace of all."),
                 ],
             ),
             Row(
                 "Requests and cache",
                 11,
                 [
-                    _ranks("Running requests", RUNNING, "Bad: one bright row. Level counts say nothing of context lengths: see pairs."),
+                    _ranks("Running requests", RUNNING, "Bad: one high row. Level counts say nothing of context lengths: see pairs."),
                     _ranks("Waiting requests", WAITING, "Bad: a queue on one rank while others have none."),
-                    _ranks("KV pool in use", KV_USAGE, "Bad: a row at 100 % beside rows with room: it will retract requests."),
+                    _ranks("KV pool in use", KV_USAGE, "Bad: a row at 100 % beside rows with room: it will retract requests.", 1.0),
                 ],
             ),
             Row(
                 "Prompts",
                 11,
                 [
-                    _ranks("Prompt tokens computed per second", PREFILL, "Bad: one bright row: the others decode at its pace meanwhile."),
-                    _ranks("Prefix cache hits", HIT_RATIO, "Bad: one dark row: it computes prompts that its peers find cached."),
+                    _ranks("Prompt tokens computed per second", PREFILL, "Bad: one high row: the others decode at its pace meanwhile."),
+                    _ranks("Prefix cache hits", HIT_RATIO, "Bad: one low row: it computes prompts that its peers find cached.", 1.0),
                     _ranks("Retractions per second", RETRACTED, "Bad: any that last: requests are pushed out and computed again."),
                 ],
             ),
@@ -68,8 +78,38 @@ def dashboard() -> dict[str, Any]:
     )
 
 
-def _ranks(title: str, of: Quantity | Derived, bad: str) -> Any:
-    return heat(title, f"{of.about}. {bad}", of.unit, Query(f"{of.record}{{{HERE}}}", "{{rank}}"))
+def _ranks(title: str, of: Quantity | Derived, bad: str, top: float | None = None) -> Any:
+    return heat(title, f"{of.about}. {bad}", of.unit, Query(f"{of.record}{{{HERE}}}", "{{rank}}"), top)
+
+
+def _of_step(title: str, of: Quantity | Derived, bad: str) -> Any:
+    """A time as a share of the step, so that one scale serves all models."""
+    about = f"{of.about}, as a share of the step. The scale ends at {WORTH:.0%}. {bad}"
+    return heat(title, about, "percentunit", Query(f"{of.record}{{{HERE}}} / {STEP_TIME.record}{{{HERE}}}", "{{rank}}"), WORTH)
+
+
+def _pairs() -> Any:
+    series = f"{PAIRS.record}{{{HERE}}}"
+    return heat(
+        "Attention work",
+        f"{PAIRS.about}; in means of the ranks, 1 is level and 1.85 was measured without a fault. The scale ends at {SKEWED:.0f}. Bad: one"
+        " high row: long contexts are on one rank, and all step at its pace.",
+        "short",
+        Query(f"{series} / on (engine, source) group_left () (avg by (engine, source) ({series}) > 0)", "{{rank}}"),
+        SKEWED,
+    )
+
+
+def _top(title: str, of: Quantity | Derived, bad: str) -> Any:
+    """A row of 512 is less than a pixel high: what stands out is drawn by itself."""
+    series = f"{of.record}{{{HERE}}}"
+    return lines(
+        title,
+        f"{of.about}. The {TOP} ranks with most of it over the whole time that is shown. {bad}",
+        of.unit,
+        Query(largest(TOP, series, "rank"), "rank {{rank}}"),
+        link=TO_RANK,
+    )
 
 
 def _step_time() -> Any:
@@ -80,9 +120,9 @@ def _step_time() -> Any:
         " same load;"
         " where ranks step for themselves, a slowest one that leaves the median.",
         "s",
-        Query(f"min({series})", "fastest"),
-        Query(f"quantile(0.5, {series})", "median"),
-        Query(f"max({series})", "slowest"),
+        Query(f"min({series})", "fastest", BESIDE),
+        Query(f"quantile(0.5, {series})", "median", THIRD),
+        Query(f"max({series})", "slowest", SUBJECT),
     )
 
 
@@ -91,7 +131,8 @@ def _host_loss() -> Any:
         "Lost to late hosts",
         f"{HOST_LOSS.about}. Bad: a step up that stays; lateness says whose.",
         "percentunit",
-        Query(f"{HOST_LOSS.record}{{{HERE}}}", "lost"),
+        Query(f"{HOST_LOSS.record}{{{HERE}}}", "lost", SUBJECT),
+        steps=Steps(0.05, None),
     )
 
 
@@ -103,7 +144,7 @@ def _level() -> Any:
         " is a hot expert). Share of decode passes without a CUDA graph on the worst rank. Bad: experts that fall while attention stays"
         " level.",
         "short",
-        Query(f"{SKEW.record}{{{HERE}}}", "attention: max / mean"),
-        Query(f"{BALANCEDNESS}{{{HERE}}}", "experts: mean / max"),
-        Query(f"max({EAGER.record}{{{HERE}}})", "without CUDA graph, worst rank"),
+        Query(f"{SKEW.record}{{{HERE}}}", "attention: max / mean", SUBJECT),
+        Query(f"{BALANCEDNESS}{{{HERE}}}", "experts: mean / max", BESIDE),
+        Query(f"max({EAGER.record}{{{HERE}}})", "without CUDA graph, worst rank", THIRD),
     )

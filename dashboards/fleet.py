@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from collector import exported
+from dashboards.largest import largest
 from dashboards.page import Row, page
-from dashboards.panels import MAX_LINES, Query, Steps, classes, column, lines, number, table
+from dashboards.panels import MAX_LINES, Link, Query, Steps, classes, lines, number
 from dashboards.recording import HOST_LOSS, RANKS, SKEW
+from dashboards.tables import class_column, column, table, yes_or_no
 from dashboards.verdicts import class_numbers, lost_time
 from diagnose.incident_model import State
 from diagnose.model import Class
@@ -27,10 +29,10 @@ def dashboard() -> dict[str, Any]:
         " page.",
         [],
         [
-            Row("", 4, [_engines(), _troubled(), _blind(), _unread(), _incidents()]),
+            Row("", 4, [_engines(), _troubled(), _worst(), _blind(), _unread(), _incidents()]),
             Row("", 9, [_timeline()]),
             Row("", 9, [_table()]),
-            Row("Where time is lost", 8, [_lost(), _hosts(), _skew()]),
+            Row("Where time is lost", 10, [_lost(), _hosts(), _skew()]),
         ],
     )
 
@@ -52,6 +54,17 @@ def _troubled() -> Any:
         "short",
         Query(f"count(max by (engine) ({_BLAMED})) or 0 * count({exported.VERDICT})"),
         Steps(1, None),
+    )
+
+
+def _worst() -> Any:
+    return number(
+        "Largest loss",
+        "Share of step time that the worst engine loses, all causes and what is unexplained. Healthy engines lose up to 3 % by chance. No"
+        " data: no engine says.",
+        "percentunit",
+        Query(f"max({lost_time()})"),
+        Steps(0.03, 0.05),
     )
 
 
@@ -90,9 +103,9 @@ def _incidents() -> Any:
 def _timeline() -> Any:
     return classes(
         "Verdicts",
-        "The class of each engine's verdict. Bad: a colour that stays. Orange asks for routing, blue for another layout, vermillion for"
-        " a card or"
-        " a host; grey is not healthy, it is unknown. Flicker between grey and green is an engine with little load.",
+        "The class of each engine's verdict. Bad: a colour that stays. Orange asks for routing, blue for another layout, vermillion for a"
+        " card or a host; grey is not healthy, it is unknown; yellow is not even read. Flicker between grey and green is an engine with"
+        " little load.",
         Query(class_numbers(), "{{engine}}"),
     )
 
@@ -100,21 +113,27 @@ def _timeline() -> Any:
 def _table() -> Any:
     return table(
         "Engines",
-        "The newest verdict, worst first. Bad: a large share lost with high confidence. A share without a cause is in no repair's power"
-        " yet.",
+        "The newest verdict, worst first; of an engine that is not read, its last. Bad: a large share lost with high confidence. A share"
+        " without a cause is in no repair's power yet.",
         {
             "Verdict": Query(_JUDGED),
+            "Read": Query(f"{_JUDGED} * on (engine) group_left () max by (engine) ({exported.ENGINE_UP})"),
             "Lost": Query(f"{_JUDGED} * on (engine) group_left () {lost_time()}"),
             "Confidence": Query(f"{_JUDGED} * on (engine) group_left () max by (engine) ({exported.CONFIDENCE})"),
             "Ranks named": Query(f"{_JUDGED} * on (engine) group_left () count by (engine) (max by (engine, rank) ({exported.CULPRIT}))"),
         },
         hidden=["Value #A", "Verdict"],
         overrides=[
-            column("engine", link=("Diagnosis", "/d/slowrank-diagnosis?var-engine=${__value.raw:percentencode}&${__url_time_range}")),
+            column("engine", link=Link("Diagnosis", "/d/slowrank-diagnosis?var-engine=${__value.raw:percentencode}&${__url_time_range}")),
             column("Lost", "percentunit", 1),
             column("Confidence", "percentunit", 0),
+            column("cause", nothing="none"),
+            column("Ranks named", nothing="none"),
+            class_column(),
+            yes_or_no("Read"),
         ],
         by="Lost",
+        first=["engine", "class", "cause", "severity"],
     )
 
 
@@ -123,7 +142,7 @@ def _lost() -> Any:
         "Step time lost",
         f"The {MAX_LINES} engines that lose most. Bad: a step up that stays; healthy engines lose up to 3 % by chance.",
         "percentunit",
-        Query(f"topk({MAX_LINES}, {lost_time()})", "{{engine}}"),
+        Query(largest(MAX_LINES, lost_time(), "engine"), "{{engine}}"),
         steps=Steps(0.05, None),
     )
 
@@ -133,7 +152,7 @@ def _hosts() -> Any:
         "Lost to late hosts",
         f"The {MAX_LINES} engines whose ranks wait most for the latest host. Bad: a step up without more load.",
         "percentunit",
-        Query(f"topk({MAX_LINES}, max by (engine) ({HOST_LOSS.record}))", "{{engine}}"),
+        Query(largest(MAX_LINES, f"max by (engine) ({HOST_LOSS.record})", "engine"), "{{engine}}"),
     )
 
 
@@ -144,5 +163,5 @@ def _skew() -> Any:
         f" measured"
         " without a fault. Bad: far above that for minutes, together with lost time.",
         "short",
-        Query(f"topk({MAX_LINES}, max by (engine) ({SKEW.record} and on (engine, source) {RANKS.record} > 1))", "{{engine}}"),
+        Query(largest(MAX_LINES, f"max by (engine) ({SKEW.record} and on (engine, source) {RANKS.record} > 1)", "engine"), "{{engine}}"),
     )

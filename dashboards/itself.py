@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from collector import exported
+from dashboards.largest import largest
+from dashboards.look import VERMILLION
 from dashboards.page import Row, page
 from dashboards.panels import MAX_LINES, Query, Steps, lines, number
 
@@ -20,9 +22,9 @@ def dashboard() -> dict[str, Any]:
         [],
         [
             Row("", 4, [_versions(), _problems(), _pending(), _failing_rules(), _memory(), _descriptors()]),
-            Row("Does it see?", 8, [_outcomes(), _ages(), _late()]),
-            Row("What reading costs", 8, [_durations(), _cost(), _bytes(), _store()]),
-            Row("Does it judge?", 8, [_verdict_ages(), _diagnoses(), _rule_failures()]),
+            Row("Does it see?", 9, [_outcomes(), _ages(), _late()]),
+            Row("What reading costs", 9, [_durations(), _cost(), _bytes(), _store()]),
+            Row("Does it judge?", 9, [_verdict_ages(), _diagnoses(), _rule_failures()]),
             Row("Does it tell?", 8, [_deliveries(), _outbox(), _reloads()]),
         ],
     )
@@ -67,10 +69,13 @@ def _cost() -> Any:
         " a window would else hold too few pages.",
         "percentunit",
         Query(
-            f'topk({MAX_LINES}, sum by (engine, node) (rate({exported.SCRAPE_SECONDS}{{source="metrics"}}[$__rate_interval])))',
-            "{{engine}} {{node}}",
+            largest(
+                MAX_LINES, f'sum by (engine, node) (rate({exported.SCRAPE_SECONDS}{{source="metrics"}}[$__rate_interval]))', "engine, node"
+            ),
+            "{{node}}",
         ),
-        Query(f"max({exported.SCRAPE_BUDGET})", "budget"),
+        Query(f"max({exported.SCRAPE_BUDGET})", "budget", VERMILLION),
+        reach=0.005,  # the budget's default
     )
 
 
@@ -83,7 +88,7 @@ def _memory() -> Any:
 def _pending() -> Any:
     return number(
         "Alerts not delivered",
-        "Notifications that receivers have not taken. Bad: any for minutes.",
+        "Notifications that receivers have not taken. Bad: any for minutes. No data: no receiver is configured, and nobody is told.",
         "short",
         Query(f"sum({exported.OUTBOX})"),
         Steps(1, None),
@@ -115,7 +120,7 @@ def _ages() -> Any:
         "Age of the newest page",
         f"The {MAX_LINES} oldest. Bad: it grows: the page does not come, or is unusable.",
         "s",
-        Query(f"topk({MAX_LINES}, max by ({_PAGE}) ({exported.PAGE_AGE}))", "{{engine}} {{node}} {{source}}"),
+        Query(largest(MAX_LINES, f"max by ({_PAGE}) ({exported.PAGE_AGE})", _PAGE), "{{node}} {{source}}"),
     )
 
 
@@ -124,7 +129,9 @@ def _late() -> Any:
         "How late pages are asked for",
         f"What 99% of an engine's pages keep, the {MAX_LINES} latest engines. Good: .1 s. Bad: near .5 s: slowrank has too little CPU.",
         "s",
-        Query(f"topk({MAX_LINES}, histogram_quantile(0.99, {_rate(f'{exported.SCRAPE_LATE}_bucket', 'engine, le')}))", "{{engine}}"),
+        Query(
+            largest(MAX_LINES, f"histogram_quantile(0.99, {_rate(f'{exported.SCRAPE_LATE}_bucket', 'engine, le')})", "engine"), "{{engine}}"
+        ),
         steps=Steps(0.5, None),
     )
 
@@ -134,12 +141,10 @@ def _durations() -> Any:
         "Time for a page",
         f"From request to reply, mean, the {MAX_LINES} slowest. Bad: it rises: the engine renders for long, or hangs.",
         "s",
-        Query(f"topk({MAX_LINES}, {_rate(exported.SCRAPE_SECONDS, _PAGE)} / {_per_page()})", "{{engine}} {{node}} {{source}}"),
+        Query(
+            largest(MAX_LINES, f"{_rate(exported.SCRAPE_SECONDS, _PAGE)} / {_rate(exported.SCRAPES, _PAGE)}", _PAGE), "{{node}} {{source}}"
+        ),
     )
-
-
-def _per_page() -> str:
-    return _rate(exported.SCRAPES, _PAGE)
 
 
 def _bytes() -> Any:
@@ -157,7 +162,7 @@ def _store() -> Any:
         "Memory of the last minutes",
         f"Per engine, the {MAX_LINES} largest. Bad: it grows: it is bounded by ranks and signals.",
         "bytes",
-        Query(f"topk({MAX_LINES}, max by (engine) ({exported.STORE_BYTES}))", "{{engine}}"),
+        Query(largest(MAX_LINES, f"max by (engine) ({exported.STORE_BYTES})", "engine"), "{{engine}}"),
     )
 
 
@@ -166,7 +171,7 @@ def _verdict_ages() -> Any:
         "Age of verdicts",
         f"The {MAX_LINES} oldest. Bad: beyond 5 minutes: nobody would be told of anything.",
         "s",
-        Query(f"topk({MAX_LINES}, time() - max by (engine) ({exported.DIAGNOSED_AT}))", "{{engine}}"),
+        Query(largest(MAX_LINES, f"time() - max by (engine) ({exported.DIAGNOSED_AT})", "engine"), "{{engine}}"),
         steps=Steps(None, 300),
     )
 
@@ -176,7 +181,10 @@ def _diagnoses() -> Any:
         "CPU of a verdict",
         f"Mean, the {MAX_LINES} dearest engines. Bad: tenths of a second: fewer engines for each slowrank.",
         "s",
-        Query(f"topk({MAX_LINES}, {_rate(exported.DIAGNOSIS_SECONDS, 'engine')} / {_rate(exported.DIAGNOSES, 'engine')})", "{{engine}}"),
+        Query(
+            largest(MAX_LINES, f"{_rate(exported.DIAGNOSIS_SECONDS, 'engine')} / {_rate(exported.DIAGNOSES, 'engine')}", "engine"),
+            "{{engine}}",
+        ),
     )
 
 
@@ -185,14 +193,14 @@ def _rule_failures() -> Any:
         "Errors of diagnosis rules",
         "Per second. Bad: any: the rule's cause cannot be found, and the verdict says insufficient evidence.",
         "ops",
-        Query(_rate(exported.RULE_FAILURES, "rule"), "{{rule}}"),
+        Query(f'{_rate(exported.RULE_FAILURES, "rule")} or label_replace(0 * count({exported.BUILD}), "rule", "none", "", "")', "{{rule}}"),
     )
 
 
 def _deliveries() -> Any:
     return lines(
         "Deliveries by outcome",
-        "Attempts per second. Bad: attempts that fail for more than ten minutes.",
+        "Attempts per second. Bad: attempts that fail for more than ten minutes. No data: no receiver is configured.",
         "ops",
         Query(_rate(exported.DELIVERIES, "receiver, outcome"), "{{receiver}}: {{outcome}}"),
         stacked=True,
@@ -202,7 +210,7 @@ def _deliveries() -> Any:
 def _outbox() -> Any:
     return lines(
         "Not delivered",
-        "Notifications owed, by receiver. Bad: more than none for ten minutes.",
+        "Notifications owed, by receiver. Bad: more than none for ten minutes. No data: no receiver is configured.",
         "short",
         Query(f"max by (receiver) ({exported.OUTBOX})", "{{receiver}}"),
     )

@@ -18,5 +18,15 @@ CLASSES: dict[Class, tuple[int, str]] = {
 }
 """A class's number in a state timeline, which draws numbers, and its colour. Grey is never green."""
 
+UNREAD = ("not read", 0, YELLOW)
+"""The word, number and colour of an engine from which no usable page comes: its last verdict is no verdict any more."""
+
 SCHEME = "Viridis"
-"""Of heat maps: grows in lightness too, so that it reads in grey."""
+"""Of heat maps: changes in lightness too, so that it reads in grey. Grafana turns it round in its light theme, so that texts say high and
+low, never bright and dark."""
+
+SUBJECT, BESIDE, THIRD = ORANGE, SKY, GREY
+"""Lines that a page names: what is looked at, what it is compared with, and a third."""
+
+WORTH = 0.2
+"""Share of a step where scales of waits and lateness end: four times the loss that is a threshold. Above it is late beyond doubt."""

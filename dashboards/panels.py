@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from grafanalib import core
 
-from dashboards.look import CLASSES, GREEN, GREY, ORANGE, SCHEME, VERMILLION
+from dashboards.look import CLASSES, GREEN, GREY, ORANGE, SCHEME, UNREAD, VERMILLION
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
@@ -20,10 +20,19 @@ MAX_LINES = 10
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One expression, and how its series are called."""
+    """One expression, and how its series are called. `colour`: of its line, where it is one line; empty: the palette's next."""
 
     expr: str
     legend: str = ""
+    colour: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Where a click on a line or a cell leads."""
+
+    title: str
+    url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,32 +43,79 @@ class Steps:
     red: float | None
 
 
-def lines(title: str, about: str, unit: str, *queries: Query, stacked: bool = False, steps: Steps | None = None) -> core.TimeSeries:
-    """Lines through time; stacked: areas upon each other."""
+def lines(
+    title: str,
+    about: str,
+    unit: str,
+    *queries: Query,
+    stacked: bool = False,
+    steps: Steps | None = None,
+    reach: float | None = None,
+    link: Link | None = None,
+    overrides: Sequence[dict[str, Any]] = (),
+) -> core.TimeSeries:
+    """Lines through time; stacked: areas upon each other. Lines that the page names have their colours and one line of legend, what is
+    found by a query (the ten largest) a table of them, largest first. `reach`: how far the axis reaches at least, if not as REACHES says;
+    `link`: where a click on a line leads."""
+    named = all(query.colour for query in queries)
+    defaults: dict[str, Any] = {"min": 0, "noValue": NOTHING}
+    if reach is not None or unit in REACHES:
+        defaults["custom"] = {"axisSoftMax": REACHES[unit] if reach is None else reach}
+    if link:
+        defaults["links"] = [{"title": link.title, "url": link.url}]
     return core.TimeSeries(
         title=title,
         description=about,
         dataSource=DATASOURCE,
-        targets=_targets(queries),
+        targets=targets(queries),
         unit=unit,
         maxDataPoints=None,
-        colorMode="palette-classic-by-name",  # a rank or a cause keeps its colour from panel to panel
+        colorMode="palette-classic",  # by name its colours are pale, and three lines looked like one
+        lineWidth=1 if stacked else 2,
         fillOpacity=60 if stacked else 0,
         stacking={"mode": "normal", "group": "A"} if stacked else {"mode": "none", "group": "A"},
         showPoints="never",
-        thresholds=_steps(steps),
+        thresholds=thresholds(steps),
         thresholdsStyleMode="line" if steps else "off",
         tooltipMode="multi",
         tooltipSort="desc",
         extraJson={
-            "fieldConfig": {"defaults": {"min": 0, "noValue": NOTHING}},
-            "options": {"legend": {"calcs": ["lastNotNull", "max"], "showLegend": True, "displayMode": "table"}},
+            "fieldConfig": {"defaults": defaults, "overrides": [*(_coloured(k, q) for k, q in enumerate(queries) if q.colour), *overrides]},
+            "options": {"legend": _LIST if named else _TABLE},
         },
     )
 
 
+REACHES = {"percentunit": 0.1, "short": 1, "reqps": 1, "ops": 1}
+"""How far an axis reaches at least, by unit: twice the loss that is worth a look, and one of what is counted. Else an axis from 0 to 0.4 %
+makes mountains of noise."""
+
+_LIST = {"calcs": ["lastNotNull"], "showLegend": True, "displayMode": "list"}
+_TABLE = {"calcs": ["lastNotNull", "max"], "showLegend": True, "displayMode": "table", "sortBy": "Max", "sortDesc": True}
+
+
+def by_name(pattern: str, colour: str) -> dict[str, Any]:
+    """The colour of lines whose whole name matches a pattern."""
+    return {"matcher": {"id": "byRegexp", "options": f"/^(?:{pattern})$/"}, "properties": [_fixed(colour)]}
+
+
+def _fixed(colour: str) -> dict[str, Any]:
+    return {"id": "color", "value": {"mode": "fixed", "fixedColor": colour}}
+
+
+def _coloured(k: int, query: Query) -> dict[str, Any]:
+    return {"matcher": {"id": "byFrameRefID", "options": letter(k)}, "properties": [_fixed(query.colour)]}
+
+
 NOTHING = "no data"
 """What a panel without series says: neither zero nor healthy."""
+
+
+_UNKNOWN = {
+    "type": "special",
+    "options": {"match": "null+nan", "result": {"text": NOTHING.replace(" ", "\N{NO-BREAK SPACE}"), "color": GREY, "index": 0}},
+}
+"""Else a number that is not there has the colour of the lowest step, which is green."""
 
 
 def number(title: str, about: str, unit: str, query: Query, steps: Steps | None = None, coloured: bool = True) -> core.Stat:
@@ -68,13 +124,13 @@ def number(title: str, about: str, unit: str, query: Query, steps: Steps | None 
         title=title,
         description=about,
         dataSource=DATASOURCE,
-        targets=_targets([query], instant=True),
+        targets=targets([query], instant=True),
         format=unit,
         maxDataPoints=None,
-        thresholds=_steps(steps),
+        thresholds=thresholds(steps),
         extraJson={
             "fieldConfig": {
-                "defaults": {"unit": unit, "noValue": NOTHING, "color": {"mode": "thresholds"}, "mappings": []},
+                "defaults": {"unit": unit, "noValue": NOTHING, "color": {"mode": "thresholds"}, "mappings": [_UNKNOWN]},
                 "overrides": [],
             },
             "options": {
@@ -92,13 +148,16 @@ def number(title: str, about: str, unit: str, query: Query, steps: Steps | None 
     )
 
 
-def heat(title: str, about: str, unit: str, query: Query) -> core.Heatmap:
-    """Rank by time: a row for each series, which is named by its rank and so sorted as a number; the colour is the value."""
+def heat(title: str, about: str, unit: str, query: Query, top: float | None = None) -> core.Heatmap:
+    """Rank by time: a row for each series, which is named by its rank and so sorted as a number; the colour is the value.
+
+    The scale begins at zero and ends at `top` (None: at the largest value): else the noise of level ranks looks like a difference."""
+    ends = {"min": 0} if top is None else {"min": 0, "max": top}
     return core.Heatmap(
         title=title,
         description=about,
         dataSource=DATASOURCE,
-        targets=_targets([query]),
+        targets=targets([query]),
         maxDataPoints=200,  # columns: 512 ranks make 100,000 cells, which a browser still draws at once
         extraJson={
             "fieldConfig": {"defaults": {"custom": {"scaleDistribution": {"type": "linear"}}, "noValue": NOTHING}, "overrides": []},
@@ -106,7 +165,15 @@ def heat(title: str, about: str, unit: str, query: Query) -> core.Heatmap:
                 "calculate": False,
                 "cellGap": 0,
                 "cellValues": {"unit": unit},
-                "color": {"mode": "scheme", "scheme": SCHEME, "steps": 64, "exponent": 0.5, "fill": "dark-orange", "reverse": False},
+                "color": {
+                    "mode": "scheme",
+                    "scheme": SCHEME,
+                    "steps": 64,
+                    "exponent": 0.5,
+                    "fill": "dark-orange",
+                    "reverse": False,
+                    **ends,
+                },
                 "exemplars": {"color": "rgba(255,0,255,0.7)"},
                 "filterValues": {"le": -1.0},  # Grafana's default hides zeros, and a zero is a reading
                 "legend": {"show": True},
@@ -121,15 +188,16 @@ def heat(title: str, about: str, unit: str, query: Query) -> core.Heatmap:
 
 def classes(title: str, about: str, query: Query) -> core.StateTimeline:
     """Verdicts through time, a row for each series; the value is a class's number (`of_classes`)."""
-    options = {str(value): {"text": klass.value, "color": colour, "index": value} for klass, (value, colour) in CLASSES.items()}
+    states = [*((klass.value, *shown) for klass, shown in CLASSES.items()), UNREAD]
+    options = {str(value): {"text": word, "color": colour, "index": value} for word, value, colour in states}
     return core.StateTimeline(
         title=title,
         description=about,
         dataSource=DATASOURCE,
-        targets=_targets([query]),
+        targets=targets([query]),
         maxDataPoints=None,
         mappings=[{"type": "value", "options": options}],
-        thresholds=_steps(None),
+        thresholds=thresholds(None),
         rowHeight=0.8,
         extraJson={
             "fieldConfig": {"defaults": {"noValue": NOTHING}},
@@ -138,61 +206,21 @@ def classes(title: str, about: str, query: Query) -> core.StateTimeline:
     )
 
 
-def table(
-    title: str, about: str, columns: Mapping[str, Query], hidden: Sequence[str], overrides: Sequence[dict[str, Any]], by: str
-) -> core.Table:
-    """One row for each label set, one column for each query; `columns` by heading. `hidden`: labels that are not shown. `by`: the column
-    that sorts it, largest first."""
-    renamed = {f"Value #{_letter(k)}": heading for k, heading in enumerate(columns)}
-    return core.Table(
-        title=title,
-        description=about,
-        dataSource=DATASOURCE,
-        targets=_targets(list(columns.values()), instant=True, form="table"),
-        maxDataPoints=None,
-        thresholds=_steps(None),
-        transformations=[
-            {"id": "merge", "options": {}},
-            {
-                "id": "organize",
-                "options": {
-                    "excludeByName": dict.fromkeys(["Time", "__name__", *hidden], True),
-                    "indexByName": {},
-                    "renameByName": renamed,
-                },
-            },
-        ],
-        extraJson={
-            "fieldConfig": {"defaults": {"noValue": NOTHING, "custom": {"filterable": True}}, "overrides": list(overrides)},
-            "options": {"showHeader": True, "cellHeight": "sm", "frameIndex": 0, "sortBy": [{"displayName": by, "desc": True}]},
-        },
-    )
-
-
-def column(heading: str, unit: str = "", decimals: int | None = None, link: tuple[str, str] | None = None) -> dict[str, Any]:
-    """How a table shows one column. `link`: its title and address."""
-    properties: list[dict[str, Any]] = []
-    if unit:
-        properties.append({"id": "unit", "value": unit})
-    if decimals is not None:
-        properties.append({"id": "decimals", "value": decimals})
-    if link:
-        properties.append({"id": "links", "value": [{"title": link[0], "url": link[1]}]})
-    return {"matcher": {"id": "byName", "options": heading}, "properties": properties}
-
-
-def _targets(queries: Sequence[Query], instant: bool = False, form: str = "time_series") -> list[core.Target]:
+def targets(queries: Sequence[Query], instant: bool = False, form: str = "time_series") -> list[core.Target]:
+    """The queries of a panel, lettered in their order."""
     return [
-        core.Target(expr=q.expr, legendFormat=q.legend or "__auto", refId=_letter(k), instant=instant, format=form, datasource=DATASOURCE)
+        core.Target(expr=q.expr, legendFormat=q.legend or "__auto", refId=letter(k), instant=instant, format=form, datasource=DATASOURCE)
         for k, q in enumerate(queries)
     ]
 
 
-def _letter(k: int) -> str:
+def letter(k: int) -> str:
+    """What Grafana calls a panel's k-th query."""
     return chr(ord("A") + k)
 
 
-def _steps(steps: Steps | None) -> list[dict[str, Any]]:
+def thresholds(steps: Steps | None) -> list[dict[str, Any]]:
+    """Colours from which value on; grey where no value is good or bad."""
     if steps is None:
         return [{"color": GREY, "value": None}]
     found: list[dict[str, Any]] = [{"color": GREEN, "value": None}]

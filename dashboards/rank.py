@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from collector import exported, signals
+from dashboards.look import BESIDE, SUBJECT
 from dashboards.page import ENGINE, RANK, SOURCE, Row, page
 from dashboards.panels import Query, lines
 from dashboards.quantities import (
@@ -24,8 +26,8 @@ from dashboards.quantities import (
 )
 from dashboards.recording import LATENESS, Derived
 
-_UNITS = {"s": "s", "Hz": "hertz", "C": "celsius"}
-"""A signal's unit as Grafana calls it. A counter of seconds grows by seconds per second, a share."""
+_UNITS = {"s": "s", "Hz": "hertz", "C": "celsius", "W": "watt", "ratio": "percentunit"}
+"""A signal's unit as Grafana calls it."""
 
 _GROUP = 'engine="$engine",source="$source"'
 
@@ -43,8 +45,8 @@ def dashboard() -> dict[str, Any]:
                 "Is it late?",
                 8,
                 [
-                    _beside("Wait per step", WAIT, "Bad: this rank waits far less than its peers do: they wait for it."),
-                    _beside("Lateness", LATENESS, "Bad: above the peers for minutes."),
+                    _of_step("Wait", WAIT, "Bad: this rank waits far less than its peers do: they wait for it."),
+                    _of_step("Lateness", LATENESS, "Bad: above the peers for minutes."),
                     _beside(
                         "Step time",
                         STEP_TIME,
@@ -85,8 +87,8 @@ def dashboard() -> dict[str, Any]:
                         "Bad: below the peers' at the same load: a throttled card. This row needs docs/hardware.md.",
                     ),
                     _own("Temperature", signals.CARD_TEMPERATURE, "Bad: far above the peers', with a lower clock."),
-                    _own("Link errors", signals.CARD_LINK_ERRORS, "Bad: any that go on: collectives retry on this card's links."),
-                    _own("Ready but not run", signals.RUN_QUEUE_DELAY, "Bad: above the peers': another process has its CPU."),
+                    _own("Slowed for heat", signals.CARD_THERMAL, "Bad: any: its cooling, its air, or the fan curve of its node."),
+                    _own("Power", signals.CARD_POWER, "Bad: below the peers' at the same load: it is held back; see the clock."),
                 ],
             ),
             Row(
@@ -104,13 +106,22 @@ def dashboard() -> dict[str, Any]:
 
 
 def _beside(title: str, of: Quantity | Derived, bad: str) -> Any:
-    return lines(
-        title,
-        f"{of.about}. {bad}",
-        of.unit,
-        Query(f'{of.record}{{{_GROUP},rank="$rank"}}', "rank $rank"),
-        Query(f'quantile(0.5, {of.record}{{{_GROUP},rank!="$rank"}})', "median of its peers"),
-    )
+    return _both(title, f"{of.about}. {bad}", of.unit, lambda who: f"{of.record}{{{_GROUP},{who}}}")
+
+
+def _of_step(title: str, of: Quantity | Derived, bad: str) -> Any:
+    """A time as a share of the step: 200 us of 40 ms are nothing, however far they lie apart."""
+
+    def share(who: str) -> str:
+        return f"{of.record}{{{_GROUP},{who}}} / {STEP_TIME.record}{{{_GROUP},{who}}}"
+
+    return _both(title, f"{of.about}, as a share of the step. {bad}", "percentunit", share)
+
+
+def _both(title: str, about: str, unit: str, of: Callable[[str], str]) -> Any:
+    """This rank beside its peers. `of`: the expression for a matcher of ranks."""
+    mine, theirs = of('rank="$rank"'), of('rank!="$rank"')
+    return lines(title, about, unit, Query(mine, "rank $rank", SUBJECT), Query(f"quantile(0.5, {theirs})", "median of its peers", BESIDE))
 
 
 def _snapshot() -> Any:
@@ -122,18 +133,11 @@ def _snapshot() -> Any:
 
 
 def _own(title: str, signal: str, bad: str) -> Any:
-    """A signal that only slowrank's page has, as its rate if it counts."""
+    """A level that only slowrank's page has."""
     family = exported.of_signals()[signal]
-    counts = family.kind is exported.Kind.COUNTER
-
-    def of(sign: str) -> str:
-        series = f'{family.name}{{engine="$engine",rank{sign}"$rank"}}'
-        return f"max by (rank) (rate({series}[$__rate_interval]))" if counts else f"max by (rank) ({series})"
-
-    return lines(
+    return _both(
         title,
-        f"{family.help[0].upper()}{family.help[1:]}{', per second' if counts else ''}. {bad}",
-        ("percentunit" if signals.CATALOGUE[signal].unit == "s" else "ops") if counts else _UNITS[signals.CATALOGUE[signal].unit],
-        Query(f"max({of('=')})", "rank $rank"),
-        Query(f"quantile(0.5, {of('!=')})", "median of its peers"),
+        f"{family.help[0].upper()}{family.help[1:]}. {bad}",
+        _UNITS[signals.CATALOGUE[signal].unit],
+        lambda who: f'max by (rank) ({family.name}{{engine="$engine",{who}}})',
     )

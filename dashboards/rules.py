@@ -11,7 +11,7 @@ from diagnose.rules import load
 
 FILE = "slowrank.rules.yaml"
 
-_HEAD = "# Made by `slowrank rules build`; do not edit. Needs Prometheus >= 2.42 (keep_firing_for) and scrapes at least every 15 s."
+_HEAD = "# Made by `slowrank rules build`; do not edit. Tried with Prometheus 2.42; needs scrapes at least every 15 s."
 
 
 def alertings(runbooks: str = "") -> Iterator[Alerting]:
@@ -47,8 +47,6 @@ def _alerting(rule: Alerting) -> Iterator[str]:
     yield f"        expr: {_scalar(rule.expr)}"
     if rule.hold:
         yield f"        for: {rule.hold}"
-    if rule.keep:
-        yield f"        keep_firing_for: {rule.keep}"
     yield from _mapping("labels", rule.labels)
     yield from _mapping("annotations", rule.annotations)
 

@@ -3,6 +3,10 @@
 By Little's law the requests that queue on the ranks, over the first tokens per second, are the seconds that each queued; the ranks' time in
 prefill steps over the same is what each was computed. Beside that a request waits for the step under way when it comes, its own steps, and
 the one that brings its result. What is left was spent outside the ranks: in the tokeniser, the router, the detokeniser.
+
+vLLM does not say how long ranks prefill, but how long each request queued and was computed, when it ends. Those that end in a window had
+their first token before it, so they speak for the window only when requests come and go within half of it; and then the block in which
+they queued and computed longest counts, against the one with the shortest wait: if anything changed, the ranks are believed to hold more.
 """
 
 from __future__ import annotations
@@ -16,7 +20,16 @@ from collector.model import FloatArray, Window
 from diagnose import blocks, lockstep
 from diagnose.prefill_drag import PrefillDrag
 
-NEEDS = (signals.FIRST_TOKEN_TIME, signals.FIRST_TOKENS, signals.WAITING, signals.PREFILL_BUSY)
+_ALWAYS = (signals.FIRST_TOKEN_TIME, signals.FIRST_TOKENS, signals.WAITING)
+NEEDS = (*_ALWAYS, signals.PREFILL_BUSY)
+ON_VLLM = (*_ALWAYS, signals.RUNNING, signals.REQUEST_QUEUE_TIME, signals.REQUEST_PREFILL_TIME, signals.FINISHED_REQUESTS)
+
+BETTER = (signals.RUNNING, signals.GRAPH_STEPS, signals.EAGER_STEPS, signals.DECODE_STEPS, signals.DECODE_TIME)
+"""What makes the answer surer where ranks tell it; vLLM's requests tell it all themselves."""
+
+STAY = 0.5
+"""Of the window, that a request may stay: as many of those that end in it then began in it as did not, and all that end in its last block.
+Arithmetic."""
 
 STEPS = 4.0
 """Steps that a request waits for at most without a queue: the one under way, the overlapped one behind it, its own last chunk, and the one
@@ -41,12 +54,16 @@ class FirstTokens:
         return max(0.0, least - self.queued - self.computed - self.stepping)
 
 
+def needs(window: Window) -> tuple[str, ...]:
+    """The signals that an engine of this kind tells it by."""
+    return ON_VLLM if window.engine.kind == "vllm" else NEEDS
+
+
 def first_tokens(window: Window, drag: PrefillDrag | None) -> FirstTokens | None:
     """The first tokens of a window; None when they, the queues or the steps were not observed, or nobody got one."""
-    step = lockstep.group_rate(window)
     seconds, count = window.mean(signals.FIRST_TOKEN_TIME), window.mean(signals.FIRST_TOKENS)
-    waiting, busy = window.mean(signals.WAITING), np.minimum(window.mean(signals.PREFILL_BUSY), 1.0)
-    if step is None or not all(np.isfinite(known).any() for known in (seconds, count, waiting, busy)):
+    held = _by_requests(window) if window.engine.kind == "vllm" else _by_rank(window, drag)
+    if held is None or not all(np.isfinite(known).any() for known in (seconds, count)):
         return None
     rate = float(np.nansum(count))
     if not rate > lockstep.LEAST_RATE:
@@ -59,8 +76,54 @@ def first_tokens(window: Window, drag: PrefillDrag | None) -> FirstTokens | None
     return FirstTokens(
         rate=rate,
         wait=float(np.nansum(seconds)) / rate,
+        queued=held.queued,
+        computed=held.computed,
+        stepping=held.stepping,
+        steady=each[some] / per[some],
+    )
+
+
+def stays_long(window: Window) -> bool:
+    """Whether vLLM's requests stay so long that those which end in a window say nothing of those which begin in it."""
+    held, ended = float(np.nansum(window.mean(signals.RUNNING))), float(np.nansum(window.mean(signals.FINISHED_REQUESTS)))
+    return held > STAY * (window.end - window.start) * ended
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Seconds that a request is the ranks', as in FirstTokens."""
+
+    queued: float
+    computed: float
+    stepping: float
+
+
+def _by_rank(window: Window, drag: PrefillDrag | None) -> _Held | None:
+    """From the ranks' queues and their time in prefill."""
+    step = lockstep.group_rate(window)
+    waiting, busy = window.mean(signals.WAITING), np.minimum(window.mean(signals.PREFILL_BUSY), 1.0)
+    rate = float(np.nansum(window.mean(signals.FIRST_TOKENS)))
+    if step is None or not rate > lockstep.LEAST_RATE or not all(np.isfinite(known).any() for known in (waiting, busy)):
+        return None
+    return _Held(
         queued=float(np.nansum(waiting)) / rate,
         computed=float(np.nansum(busy)) / rate,
         stepping=STEPS * max(1.0 / step, drag.prefill_step if drag is not None else 0.0),
-        steady=each[some] / per[some],
     )
+
+
+def _by_requests(window: Window) -> _Held | None:
+    """From what vLLM counts of each request when it ends, and what queues now; None when none ended or its steps were not observed."""
+    spent, steps = window.mean(signals.DECODE_TIME), window.mean(signals.DECODE_STEPS)
+    stepped = (steps > lockstep.LEAST_RATE) & np.isfinite(spent)
+    ended = np.nansum(blocks.means(window, signals.FINISHED_REQUESTS), axis=0)
+    some = ended > lockstep.LEAST_RATE
+    rate = float(np.nansum(window.mean(signals.FIRST_TOKENS)))
+    if not stepped.any() or not some.any() or not rate > lockstep.LEAST_RATE:
+        return None
+    queued, computed = (
+        float((np.nansum(blocks.means(window, name), axis=0)[some] / ended[some]).max())
+        for name in (signals.REQUEST_QUEUE_TIME, signals.REQUEST_PREFILL_TIME)
+    )
+    now = float(np.nansum(window.mean(signals.WAITING))) / rate
+    return _Held(max(queued, now), computed, STEPS * float((spent[stepped] / steps[stepped]).max()))

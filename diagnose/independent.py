@@ -1,14 +1,18 @@
 """Ranks without a common clock: each one's own step time, given its load, is the evidence. Pure.
 
-A step takes c0 + c1 tokens + c2 KV tokens (+ more for prompt tokens), with coefficients that are not negative. So with k times the load it
-takes at most k times as long: a peer's step time times the largest ratio of loads bounds what a rank of the same speed would need. A rank
-above that bound is slow, whatever the coefficients are. Request counts say nothing here: balancers hold them equal.
+A step takes c0 + c1 tokens + c2 KV tokens (+ more for prompt tokens, and for each request that begins in it: such a step is no replay of a
+graph), with coefficients that are not negative. So with k times the load it takes at most k times as long: a peer's step time times the
+largest ratio of loads bounds what a rank of the same speed would need. A rank above that bound is slow, whatever the coefficients are.
+Request counts say nothing here: balancers hold them equal.
+
+Prompts and requests come by the second, not by the step: a rank whose steps are long for whatever reason gets more of them in each. So a
+rank's prompts excuse long steps only as far as they come faster than its peers'; what comes no faster excuses nothing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 
@@ -33,6 +37,11 @@ NEEDS = (signals.ATTENTION_TOKENS, signals.PREFILL_TOKENS, signals.RESIDENT_TOKE
 
 FLOOR = 0.05
 """Share of a peer's tokens per step below which prompt tokens are no load of their own: a ratio of two small numbers is chance."""
+
+
+BEGUN = 0.05
+"""Begun requests per step below which they are no load of their own, as FLOOR: a rank of short answers on a real vLLM, with five times its
+peer's, took 1.27 times as long for a step although its KV and its tokens were fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +80,9 @@ def pace(window: Window) -> Pace | None:
     tokens = (tokens + np.nan_to_num(prefill - counted)) / count  # what is under way is in no counter yet
     prompt = np.nan_to_num(prefill) / count
     kv = next((window.mean(name) for name in (signals.RESIDENT_TOKENS, signals.KV_USAGE) if window.has(name)), running)
-    times = _times(tokens, prompt, kv)
+    ended = lockstep.nanmean(window.get(signals.FINISHED_REQUESTS))  # as many begin
+    begun = _begun_times(ended, np.asarray(count), window.end - window.start)
+    times = np.maximum(np.minimum(_times(tokens, prompt, kv), _fed_times(tokens, prompt, kv, prompt * count)), begun)
     return Pace(steps, _bound(steps, times), lockstep.peers_median(steps), tokens, prompt, times)
 
 
@@ -94,6 +105,38 @@ def _times(tokens: FloatArray, prompt: FloatArray, kv: FloatArray) -> FloatArray
     return out
 
 
+def _fed_times(tokens: FloatArray, prompt: FloatArray, kv: FloatArray, rate: FloatArray) -> FloatArray:
+    """(R, R) as `_times`, by how fast prompts come: `rate`, (R,) prompt tokens per second.
+
+    With A the part of a step without prompts and c the time of a prompt token, a step takes S = A + c rate S. If A of a rank is at most m
+    times a peer's, and its rate k times the peer's, then its S is at most m (1 - f) / (1 - k f) times the peer's, with f = c rate the
+    peer's share of time for prompts; for k up to 1 that is at most m. f is at most the prompts' share of the peer's tokens: a prompt
+    token, which shares the reading of weights with a thousand others, takes less than the step's time over all its tokens.
+    """
+    decode = np.maximum(tokens - prompt, 0.0)
+    out = _times(decode, np.zeros_like(decode), kv)
+    ranks = range(len(tokens))
+    for r, p in product(ranks, ranks):
+        faster = _over(float(rate[r]), float(rate[p]))
+        share = float(prompt[p] / tokens[p]) if tokens[p] > 0 else 1.0
+        if not faster * share < 1.0:  # also where the peer had none: nothing is known of what they take
+            out[r, p] = np.inf
+        elif faster > 1.0:
+            out[r, p] *= (1.0 - share) / (1.0 - faster * share)
+    return out
+
+
+def _begun_times(rate: FloatArray, count: FloatArray, seconds: float) -> FloatArray:
+    """(R, R) how many times the begun requests per step of the rank of the column the rank of the row has for certain, at least 1; 1 where
+    they come no faster. Of the few that begin in a window as many more or fewer as the root of their number are chance. `rate`: (R,)
+    requests that begin per second; `count`: (R,) steps per second."""
+    chance = np.sqrt(np.maximum(rate * seconds, 1.0)) / seconds
+    surely, at_most = np.maximum(rate - chance, 0.0), rate + chance
+    ratio = (surely[:, None] / count[:, None] + BEGUN) / (at_most[None, :] / count[None, :] + BEGUN)
+    faster = surely[:, None] > at_most[None, :]
+    return np.asarray(np.maximum(1.0, np.where(faster, np.nan_to_num(ratio, nan=1.0), 1.0)))
+
+
 def _bound(steps: FloatArray, times: FloatArray) -> FloatArray:
     """(R,) seconds per step that the median peer allows a rank, by how much more it has to do; NaN without a peer."""
     out = np.full(len(steps), np.nan)
@@ -109,7 +152,7 @@ def _over(mine: float, peers: float) -> float:
     """How many times a peer's load a rank has; 1 where either was not observed, without end where the peer has none."""
     if not (np.isfinite(mine) and np.isfinite(peers)) or mine <= 0:
         return 1.0
-    return mine / peers if peers > 0 else float("inf")
+    return float(mine) / float(peers) if peers > 0 else float("inf")
 
 
 def slow_rank(case: Case, limit: Limits) -> Finding | Healthy | NoData:

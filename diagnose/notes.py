@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from diagnose import clocks, fleet
+from diagnose.attribution import Excess
 from diagnose.case import Case
 from diagnose.confidence import calibration
-from diagnose.model import Healthy, Outcome, Verdict
+from diagnose.model import Class, Healthy, Outcome, Verdict
 
 
 def notes(case: Case, verdict: Verdict, outcomes: Iterable[Outcome]) -> tuple[str, ...]:
@@ -25,6 +26,8 @@ def notes(case: Case, verdict: Verdict, outcomes: Iterable[Outcome]) -> tuple[st
         said.append("A prefill server's steps are as long as its prompts: a slowdown of the whole group would not be seen.")
     elif case.baseline is None:
         said.append(_without_past(len(case.twins)))
+    elif verdict.klass is Class.HEALTHY and case.excess is not None:
+        said.append(_beside_past(case.excess))
     # what is out of order and costs nothing: worth a line, nobody's alarm
     said += [f"{outcome.why[:1].upper()}{outcome.why[1:]}." for outcome in outcomes if isinstance(outcome, Healthy) and outcome.evidence]
     return tuple(said)
@@ -36,3 +39,11 @@ def _without_past(twins: int) -> str:
     if twins < fleet.QUORUM:
         return "No healthy past was given, and one twin is no majority: which of the two is slower than it should be would not be seen."
     return f"No healthy past was given: the measure is {twins} twins, so a slowdown of most of them would not be seen."
+
+
+def _beside_past(excess: Excess) -> str:
+    """A healthy verdict has a rise too small to blame; whoever is asked "was it always like this?" wants its figure."""
+    steps = f"A step takes {excess.now * 1e3:.1f} ms, in the healthy past {excess.before * 1e3:.1f} ms"
+    if excess.share.mid <= 0:
+        return f"{steps}: the load explains it."
+    return f"{steps}: {excess.share.mid:.1%} of step time is more than load and known causes explain, too little to be called a fault."

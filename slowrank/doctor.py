@@ -93,7 +93,7 @@ class Checkup:
 def examine(window: Window, rules: Mapping[str, Rule]) -> Checkup:
     """Hold a window against the catalogue and the rules. A rule that lacks a signal is asked all the same: what it answers without it is
     weaker, what it cannot answer is impossible today."""
-    sightings = tuple(_sighting(window, signal, rules) for signal in CATALOGUE.values())
+    sightings = tuple(_sighting(window, signal, rules) for signal in CATALOGUE.values() if signal.only in {"", window.engine.kind})
     lacking = {s.signal.name for s in sightings if not s.there}
     outcomes = {said.rule: said.outcome for said in diagnose(window, rules=rules).outcomes}
     blocked = [

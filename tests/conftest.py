@@ -24,6 +24,10 @@ from typing import Any, cast
 
 import httpx
 import pytest
+from hypothesis import settings
+
+settings.register_profile("untimed", deadline=None)  # speed is not what these tests are about, and a machine may be shared
+settings.load_profile("untimed")
 
 Reply = tuple[int, bytes, dict[str, str]] | bytes | None
 """Status, body and headers; bytes are sent as they are; None hangs."""

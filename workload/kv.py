@@ -25,7 +25,8 @@ class KvPool:
         return min(self._taken + self.reserved, self.capacity)
 
     def take(self, tokens: int) -> None:
-        if tokens > max(self.free, 0):  # nothing may be taken of a pool whose reservation waits
+        # `free`, without the call; it is negative while a reservation waits, and then nothing may be taken
+        if tokens > 0 and tokens > self.capacity - self._taken - self.reserved:
             raise ValueError(f"{tokens} tokens asked of a pool with {self.free} free")
         self._taken += tokens
 

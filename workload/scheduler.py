@@ -13,6 +13,7 @@ from workload.config import Limits
 from workload.kv import KvPool
 from workload.prefix import RankPrefixes
 from workload.scheduling.admission import NewTokenRatio, needs
+from workload.scheduling.prefill import prefill
 from workload.scheduling.request import Batch, Queues, Request, Result, Retracted, Turned
 from workload.scheduling.retraction import victim
 from workload.scheduling.settings import EngineFlags
@@ -21,6 +22,7 @@ from workload.scheduling.speculation import Acceptance
 __all__ = ["Batch", "Request", "Result", "Retracted", "Scheduler"]
 
 _DEFAULTS = EngineFlags()
+_NOTHING_RETRACTED = Retracted()
 
 
 class Scheduler:
@@ -37,7 +39,7 @@ class Scheduler:
         self.running: list[Request] = []
         self._partial: Request | None = None  # admitted, its prefill not complete
         self._live: dict[int, Request] = {}
-        self._retracted = Retracted()
+        self._retracted = _NOTHING_RETRACTED
 
     def submit(self, request: Request) -> None:
         if request.prompt + request.output > self.kv.capacity:
@@ -67,18 +69,9 @@ class Scheduler:
 
     def complete(self, batch: Batch) -> Result:
         """Books the result of a step that has ended on the card."""
-        result = Result()
-        generated = 0
-        for request, gain in zip(batch.requests, batch.gains, strict=True):
-            if request.aborted:
-                continue
-            if request.produced == 0:
-                result.first.append(request.rid)
-            request.produced += gain
-            generated += gain
-            if request.produced == request.output and self._ended(request):
-                result.finished.append(request.rid)
-        result.generated = generated
+        result = Result([r.rid for r in batch.first if not r.aborted])
+        result.finished = [r.rid for r in batch.last if not r.aborted and self._ended(r)]
+        result.generated = sum([gain for r, gain in zip(batch.requests, batch.gains, strict=True) if not r.aborted])
         self.prefixes.progressed(result.first, result.finished)
         if self.idle:
             self.ratio.idle()
@@ -110,7 +103,7 @@ class Scheduler:
         return not self._live
 
     def take_retracted(self) -> Retracted:
-        taken, self._retracted = self._retracted, Retracted()
+        taken, self._retracted = self._retracted, _NOTHING_RETRACTED
         return taken
 
     def _enqueue(self, request: Request) -> None:
@@ -132,48 +125,16 @@ class Scheduler:
         if not self.waiting and self._partial is None:
             return None
         rows = len(self.running) if self._flags.mixed and self.kv.free >= len(self.running) else 0
-        budget = self._limits.chunk_tokens - rows
-        tokens = pairs = prefix_max = cached = 0
-        out: list[Request] = []
-        started: list[Request] = []
-        while budget > 0:
-            request = self._partial or self._admit(out, rows)
-            if request is None:
-                break
-            if request.filled == 0:
-                request.filled = request.cached
-                cached += request.cached
-                if not request.scheduled:
-                    started.append(request)
-            length = min(budget, request.context - request.filled)
-            tokens += length
-            pairs += length * request.filled + length * (length + 1) // 2
-            prefix_max = max(prefix_max, request.filled)
-            request.filled += length
-            budget -= length
-            if request.filled < request.context:
-                self._partial = request
-                break
-            self._partial = None
-            request.scheduled += 1
-            out.append(request)
-        if not tokens:
+        step = prefill(self._limits.chunk_tokens - rows, self._partial, lambda _, ended: self._admit(ended, rows))
+        self._partial = step.partial
+        if not step.tokens:
             return None
         ride = tuple(self.running) if rows else ()
         row_pairs, gains, _ = self._progress(ride)
-        self.running = [r for r in self.running if r.scheduled < r.output] + [r for r in out if r.scheduled < r.output]
-        return Batch(
-            "mixed" if rows else "extend",
-            tokens + rows,
-            pairs + row_pairs,
-            max([prefix_max, *(r.filled for r in ride)]),
-            cached,
-            requests=(*out, *ride),
-            gains=(*(1 for _ in out), *gains),
-            started=tuple(started),
-            rows=rows,
-            row_pairs=row_pairs,
-        )
+        if rows:
+            self.running = [r for r in ride if r.scheduled < r.output]
+        self.running += [r for r in step.ended if r.scheduled < r.output]
+        return step.batch(ride, row_pairs, gains)
 
     def _admit(self, joining: list[Request], rows: int) -> Request | None:
         """The head of the queue, if it fits beside what the running requests may still make and the joining ones will.
@@ -201,11 +162,24 @@ class Scheduler:
             return None
         batch = tuple(self.running)
         pairs, gains, accepted = self._progress(batch)
-        longest = max([r.filled for r in batch])
         self.running = [r for r in batch if r.scheduled < r.output]
+        last = () if len(self.running) == len(batch) else tuple([r for r in batch if r.scheduled == r.output])
         self.ratio.decoded()
         rows = len(batch)
-        return Batch("decode", rows, pairs, longest, 0, batch, gains, rows=rows, row_pairs=pairs, width=width, accepted=accepted)
+        return Batch(
+            "decode",
+            rows,
+            pairs,
+            0,
+            0,
+            batch,
+            gains,
+            last=last,
+            rows=rows,
+            row_pairs=pairs,
+            width=width,
+            accepted=accepted,
+        )
 
     def _progress(self, batch: tuple[Request, ...]) -> tuple[int, tuple[int, ...], int]:
         """Schedules a decode of these requests. Returns their pairs, the tokens that each gets, and how many drafts were accepted."""
@@ -215,7 +189,6 @@ class Scheduler:
             for request in batch:
                 pairs += request.prompt + request.scheduled
                 request.held += 1
-                request.filled += 1
                 request.scheduled += 1
             return pairs, (1,) * len(batch), 0
         pairs = accepted = 0
@@ -226,7 +199,6 @@ class Scheduler:
             accepted += drafts
             gain = min(1 + drafts, request.to_come)
             self._hold(request, gain)
-            request.filled += gain
             request.scheduled += gain
             gains.append(gain)
         return pairs, tuple(gains), accepted

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from math import inf
 
 from collector import signals
 from collector.engines.limits import MAX_RANKS, rank_of
@@ -73,7 +74,7 @@ def select_page(samples: Sequence[Sample], url: str) -> tuple[Selection, dict[in
             speculates = speculates or signal == signals.ACCEPT_LENGTH
             terms.append(Term(signal, rank, (place,), factor=factor))
     cache, capacity = pools.get(_CACHE, 0.0), pools.get(_CAPACITY, 0.0)
-    facts = Facts(kv_bytes_per_token=cache * 1e9 / capacity if cache > 0 and capacity > 0 else None)
+    facts = Facts(kv_bytes_per_token=cache * 1e9 / capacity if 0 < cache < inf and 0 < capacity < inf else None)
     if sections and not speculates:  # every section was asked for, and nothing was ever speculated: one token a request and step
         terms += [Term(signals.ACCEPT_LENGTH, rank, (), zero=True, offset=1.0) for rank in sorted(ranks)]
     return Selection(tuple(terms), facts, tuple(problems)), clocks

@@ -67,6 +67,10 @@ ROWS: tuple[Row, ...] = (
     Row(ITERATIONS, (("iteration_tokens_total_count", ""),)),
     Row(DRAFTS, ((_DRAFTS, ""),)),
     Row(ACCEPTED, (("spec_decode_num_accepted_tokens_total", ""),)),
+    # both are observed when a request ends, by the engine core's clock
+    Row(signals.REQUEST_QUEUE_TIME, (("request_queue_time_seconds_sum", ""),)),
+    Row(signals.FINISHED_REQUESTS, (("request_queue_time_seconds_count", ""),)),
+    Row(signals.REQUEST_PREFILL_TIME, (("request_prefill_time_seconds_sum", ""),)),
     Row(FIRST_TIME, (("time_to_first_token_seconds_sum", ""),)),
     Row(FIRSTS, (("time_to_first_token_seconds_count", ""),)),
 )

@@ -65,22 +65,21 @@ def join(
     ranks: int,
     cards: int | None,
     asked: Mapping[int, tuple[str, ...]],
-    pids: Mapping[int, int],
+    owners: Mapping[int, int],
 ) -> Join:
     """Join the cards of one source. `where`: the source, for messages; `engine`: the engine's id, its nodes' addresses, node 0 first;
-    `ranks`: how many DP ranks it has; `cards`: how many cards, if it says so; `asked`: of `parse_gpus`; `pids`: rank -> process."""
+    `ranks`: how many DP ranks it has; `cards`: how many cards, if it says so; `asked`: of `parse_gpus`; `owners`: process -> rank."""
     if not seen:
         return Join()
     if asked:
         return _as_asked(seen, where, asked)
-    owner = {pid: rank for rank, pid in pids.items()}
     by_pid: dict[int, list[int]] = {}
     for one in seen:
-        owners = {owner[pid] for pid in one.card.pids if pid in owner}
-        if len(owners) == 1:
-            by_pid.setdefault(owners.pop(), []).append(one.number)
-        elif owners:
-            what = f"{name_ranks(owners)} compute on one card, GPU {one.card.index}"
+        theirs = {owners[pid] for pid in one.card.pids if pid in owners}
+        if len(theirs) == 1:
+            by_pid.setdefault(theirs.pop(), []).append(one.number)
+        elif theirs:
+            what = f"{name_ranks(theirs)} compute on one card, GPU {one.card.index}"
             return Join({}, (Problem(where, what, "what it says is nobody's alone, it was not read"),))
     if by_pid:
         return Join({rank: tuple(numbers) for rank, numbers in by_pid.items()})

@@ -1,6 +1,6 @@
-"""What this node's /proc says of the engine's scheduler processes: `Looker` makes a page of it (IO), `read` reads such a page (pure).
+"""What this node's /proc says of the engine's rank processes: `Looker` makes a page of it (IO), `read` reads such a page (pure).
 
-A page is JSON of our own, so that a capture holds it and a replay reads it again. It names no process but the schedulers, and of those
+A page is JSON of our own, so that a capture holds it and a replay reads it again. It names no process but the ranks', and of those
 nothing but what is listed in `Process`: no command line, no environment, no user. Facts: proc(5), cgroup v2's documentation; the first
 two fields of /proc/PID/schedstat are nanoseconds that the main thread ran, and waited ready to run.
 """
@@ -8,7 +8,8 @@ two fields of /proc/PID/schedstat are nanoseconds that the main thread ran, and 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -16,10 +17,13 @@ import msgspec
 from collector import signals
 from collector.engines.limits import few, name_ranks
 from collector.errors import SourceError
-from collector.hardware import titles
+from collector.hardware import listeners, titles
 from collector.hardware.cards import bus_address
+from collector.hardware.kernel_file import number, stat_fields, text
+from collector.hardware.listeners import Told
+from collector.hardware.titles import Place
 from collector.jsonpage import decode
-from collector.model import Page, Problem, Reading
+from collector.model import Page, Problem
 
 FORMAT = "slowrank.procfs/1"
 
@@ -27,14 +31,17 @@ RESCAN_LOOKS = 10
 """Looks after which all processes are searched for new schedulers: on a node of thousands of processes a search takes tens of
 milliseconds, a look at eight known ones under one."""
 
+REASK_LOOKS = 60
+"""Looks after which a port on which nobody listened is asked about again: it opens all files of all processes, hundreds of milliseconds
+on a node of thousands."""
+
 MAX_PROCESSES = 256
-_MAX_BYTES = 1 << 16  # of one file of /proc: status has 1.5 KB
 
 _HIDDEN = "run on the node itself, with the host's processes in sight (a pod needs hostPID: true)"
 
 
 class Process(msgspec.Struct, omit_defaults=True):
-    """One scheduler process. None: this kernel or this user's rights do not show it."""
+    """One process of a rank. None: this kernel or this user's rights do not show it."""
 
     pid: int
     title: str
@@ -46,6 +53,8 @@ class Process(msgspec.Struct, omit_defaults=True):
     cpus: str = ""  # Cpus_allowed_list
     numa: int | None = None  # node of the CPU that it last ran on
     throttled_us: int | None = None  # of its cgroup, or of an ancestor that was throttled more
+    parent: int | None = None  # process that started it
+    mine: bool | None = None  # whether the engine at the target's port started it; None: that is not known
 
 
 class _Body(msgspec.Struct):
@@ -53,14 +62,18 @@ class _Body(msgspec.Struct):
     processes: list[Process] = []
     pressure_us: int | None = None  # /proc/pressure/cpu, some
     cards: dict[str, int] = {}  # PCI address -> NUMA node, of NVIDIA's cards
+    told: Told = Told.UNASKED  # whose processes these are, by the port
 
 
 class Looker:
-    """Looks at this node's scheduler processes. `root` is where /proc and /sys lie: a test's folder, or / mounted elsewhere."""
+    """Looks at this node's rank processes. `ports`: on which the engine's servers listen, to tell it from others on the node; `root` is
+    where /proc and /sys lie: a test's folder, or / mounted elsewhere."""
 
-    def __init__(self, root: Path = Path("/")) -> None:
+    def __init__(self, ports: Collection[int] = (), root: Path = Path("/")) -> None:
         self._proc, self._sys = root / "proc", root / "sys"
+        self._ports = frozenset(ports)
         self._known: list[int] = []
+        self._owned = listeners.Owned()
         self._looks = 0
         self._nodes = dict(_cpu_nodes(self._sys))
         self._cards = dict(_card_nodes(self._sys))
@@ -68,40 +81,46 @@ class Looker:
     def look(self) -> bytes:
         """The body of one page. A process that ends while it is read is left out."""
         if self._looks % RESCAN_LOOKS == 0:
-            self._known = self._search()
+            known = self._search()
+            # a server listens only once its ranks are up
+            if known != self._known or (self._owned.told is Told.NOBODY and self._looks % REASK_LOOKS == 0):
+                self._owned = listeners.owned(self._proc, known, self._ports)
+            self._known = known
         self._looks += 1
         found = [process for pid in self._known if (process := self._process(pid)) is not None]
         if len(found) < len(self._known):
             self._looks = 0  # one has ended: its successor has another pid
-        return msgspec.json.encode(_Body(FORMAT, found, _pressure(_text(self._proc / "pressure" / "cpu")), self._cards))
+        pressure = _pressure(text(self._proc / "pressure" / "cpu"))
+        return msgspec.json.encode(_Body(FORMAT, found, pressure, self._cards, self._owned.told))
 
     def _search(self) -> list[int]:
         pids = sorted(int(entry.name) for entry in self._proc.iterdir() if entry.name.isdigit())
         return [pid for pid in pids if titles.is_scheduler(self._title(pid))][:MAX_PROCESSES]
 
     def _title(self, pid: int) -> str:
-        return _text(self._proc / str(pid) / "cmdline").strip("\0 ").split("\0")[0][: titles.MAX_TITLE]
+        return text(self._proc / str(pid) / "cmdline").strip("\0 ").split("\0")[0][: titles.MAX_TITLE]
 
     def _process(self, pid: int) -> Process | None:
         folder = self._proc / str(pid)
-        title, stat = self._title(pid), _text(folder / "stat")
-        if not titles.is_scheduler(title) or not stat:
+        title, fields = self._title(pid), stat_fields(folder)
+        if not titles.is_scheduler(title) or not fields:
             return None
-        fields = stat.rpartition(")")[2].split()  # a command's name may hold anything, also blanks and brackets
-        status = dict(line.split(":", 1) for line in _text(folder / "status").splitlines() if ":" in line)
-        ran, waited, *_ = [*_numbers(_text(folder / "schedstat")), None, None]
-        cpu = _number(fields[36]) if len(fields) > 36 else None
+        status = dict(line.split(":", 1) for line in text(folder / "status").splitlines() if ":" in line)
+        ran, waited, *_ = [*_numbers(text(folder / "schedstat")), None, None]
+        cpu = number(fields[36]) if len(fields) > 36 else None
         return Process(
             pid=pid,
             title=title,
-            state=fields[0] if fields else "",
+            state=fields[0],
             ran_ns=ran,
             waited_ns=waited,
-            involuntary=_number(status.get("nonvoluntary_ctxt_switches", "")),
-            voluntary=_number(status.get("voluntary_ctxt_switches", "")),
+            involuntary=number(status.get("nonvoluntary_ctxt_switches", "")),
+            voluntary=number(status.get("voluntary_ctxt_switches", "")),
             cpus=status.get("Cpus_allowed_list", "").strip()[:200],
             numa=None if cpu is None else self._nodes.get(cpu),
-            throttled_us=self._throttled(_text(folder / "cgroup")),
+            throttled_us=self._throttled(text(folder / "cgroup")),
+            parent=number(fields[1]) if len(fields) > 1 else None,
+            mine=pid in self._owned.mine if self._owned.told is Told.TREE else None,
         )
 
     def _throttled(self, membership: str) -> int | None:
@@ -116,7 +135,7 @@ class Looker:
                 continue
             base = self._sys / "fs" / "cgroup" / (controllers and "cpu")
             for depth in range(len(parts), -1, -1):
-                stat = dict(_pairs(_text(base.joinpath(*parts[:depth]) / "cpu.stat")))
+                stat = dict(_pairs(text(base.joinpath(*parts[:depth]) / "cpu.stat")))
                 time = stat.get("throttled_usec", stat["throttled_time"] // 1000 if "throttled_time" in stat else None)
                 if time is not None:
                     most = max(time, most or 0)
@@ -133,38 +152,79 @@ def body(page: Page) -> _Body:
     return found
 
 
-def read(page: Page, kind: str) -> Reading:
-    """One page in canonical signals, per rank of the engine's `kind`. Raises SourceError for another body.
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one page says: a rank has one process, or with several cards one for each; `values` by signal and place."""
 
-    With tensor parallelism inside a rank its first process speaks for it, as on the engine's own pages. Two processes with one title
-    are two engines on the node: no values then, and a Problem.
+    found: Mapping[Place, Process] = field(default_factory=dict)
+    values: Mapping[str, Mapping[Place, float]] = field(default_factory=dict)
+    cards: Mapping[str, int] = field(default_factory=dict)  # PCI address -> NUMA node
+    problems: tuple[Problem, ...] = ()
+
+    def first(self) -> dict[int, Process]:
+        """Rank -> the process that schedules it, or the first of those."""
+        ranks: dict[int, Process] = {}
+        for place in sorted(self.found):
+            ranks.setdefault(place.rank, self.found[place])
+        return ranks
+
+
+def read(page: Page, kind: str) -> Look:
+    """One page: the processes of an engine of this `kind`, and what the kernel counts of each. Raises SourceError for another body.
+
+    Of several engines on the node the processes of the one at the target's port count, when the page tells them; without that two
+    processes of one place are two engines: no values for that rank then, and a Problem.
     """
-    found = body(page)
-    ranks, problems = processes(found.processes, kind, page.node)
-    values: dict[str, dict[int, float]] = {}
-    for rank, process in ranks.items():
-        for name, value in _values(process, found.pressure_us):
-            values.setdefault(name, {})[rank] = value
-    return Reading(page.engine, page.node, page.source, page.arrived, dict.fromkeys(ranks, page.arrived), values, problems=problems)
+    body = decode(page.body, _Body, page.node)
+    if body.format != FORMAT:
+        raise SourceError(
+            f"{page.node}: {body.format[:60]!r} is not the format that is read here ({FORMAT}); use the slowrank that wrote it"
+        )
+    found, problems = _processes(body, kind, page.node)
+    values: dict[str, dict[Place, float]] = {}
+    for place, process in found.items():
+        for name, value in _values(process, body.pressure_us):
+            values.setdefault(name, {})[place] = value
+    return Look(found, values, body.cards, problems)
 
 
-def processes(found: list[Process], kind: str, where: str) -> tuple[dict[int, Process], tuple[Problem, ...]]:
-    """The process that speaks for each rank, and what is wrong."""
-    by_place: dict[titles.Place, list[Process]] = defaultdict(list)
-    for process in found[:MAX_PROCESSES]:
-        if (place := titles.place_of(process.title, kind)) is not None:
+_WHY = {
+    Told.UNASKED: "which is this engine's is not known",
+    Told.NOBODY: "which is this engine's is not known: none in sight that listens on its address' port has started any of them",
+    Told.SEVERAL: "which is this engine's is not known: processes of several network namespaces listen on its address' port",
+    Told.TREE: "which is this engine's is not known: both stand below what listens on its port",
+}
+_TELL = "give the engine's own address rather than a proxy's, run as the engine's user or root, or run one engine on this node"
+
+
+def _processes(body: _Body, kind: str, where: str) -> tuple[dict[Place, Process], tuple[Problem, ...]]:
+    """The process of each place, and what is wrong."""
+    shown = body.processes[:MAX_PROCESSES]
+    mine = [process for process in shown if process.mine] or shown
+    cores = {process.pid: place for process in mine if (place := titles.place_of(process.title, kind)) is not None and not place.worker}
+    by_place: dict[Place, list[Process]] = defaultdict(list)
+    for process in mine:
+        if (place := _place(process, kind, cores)) is not None:
             by_place[place].append(process)
     if not by_place:
         return {}, (Problem(where, f"no scheduler process of {kind} is to be seen", _HIDDEN),)
-    ranks: dict[int, Process] = {}
-    for place in sorted(by_place, key=lambda p: (p.rank, p.stage, p.tensor)):
-        ranks.setdefault(place.rank, by_place[place][0])
     double = {place.rank for place, those in by_place.items() if len(those) > 1}
     problems: list[Problem] = []
     if double:
         what = f"{name_ranks(double)}: several processes have the same title"
-        problems.append(Problem(where, f"{what}; which is this engine's is not known, none was read", "run one engine on this node"))
-    return {rank: process for rank, process in ranks.items() if rank not in double}, few(problems)
+        problems.append(Problem(where, f"{what}; {_WHY[body.told]}, none was read", _TELL))
+    return {place: those[0] for place, those in by_place.items() if place.rank not in double}, few(problems)
+
+
+def _place(process: Process, kind: str, cores: Mapping[int, Place]) -> Place | None:
+    """Where a process stands; None for no rank's, and for a worker of which nothing says whose it is."""
+    place = titles.place_of(process.title, kind)
+    if place is None or not place.worker:
+        return place
+    above = cores.get(process.parent or 0)
+    if above is not None:
+        return replace(place, rank=above.rank)
+    return place if titles.states_rank(process.title, kind) else None
 
 
 def _values(process: Process, pressure_us: int | None) -> Iterator[tuple[str, float]]:
@@ -183,51 +243,37 @@ def _values(process: Process, pressure_us: int | None) -> Iterator[tuple[str, fl
         yield signals.PROCESS_BLOCKED, float(process.state == "D")
 
 
-def _text(path: Path) -> str:
-    """A file's beginning; empty when it is not there, not ours to read, or its process has just ended."""
-    try:
-        with path.open("rb") as file:
-            return file.read(_MAX_BYTES).decode(errors="replace")
-    except OSError:
-        return ""
+def _numbers(words: str) -> list[int | None]:
+    return [number(word) for word in words.split()]
 
 
-def _number(text: str) -> int | None:
-    text = text.strip()
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
-
-
-def _numbers(text: str) -> list[int | None]:
-    return [_number(word) for word in text.split()]
-
-
-def _pairs(text: str) -> Iterator[tuple[str, int]]:
-    for line in text.splitlines():
+def _pairs(lines: str) -> Iterator[tuple[str, int]]:
+    for line in lines.splitlines():
         name, _, value = line.partition(" ")
-        if (number := _number(value)) is not None:
-            yield name, number
+        if (counted := number(value)) is not None:
+            yield name, counted
 
 
-def _pressure(text: str) -> int | None:
+def _pressure(lines: str) -> int | None:
     """Microseconds of the line `some ... total=N`."""
-    for line in text.splitlines():
+    for line in lines.splitlines():
         if line.startswith("some "):
-            return _number(line.rpartition("total=")[2])
+            return number(line.rpartition("total=")[2])
     return None
 
 
 def _cpu_nodes(sys: Path) -> Iterator[tuple[int, int]]:
     for folder in (sys / "devices" / "system" / "node").glob("node[0-9]*"):
-        for part in _text(folder / "cpulist").strip().split(","):
+        for part in text(folder / "cpulist").strip().split(","):
             low, _, high = part.partition("-")
-            first, last = _number(low), _number(high or low)
+            first, last = number(low), number(high or low)
             if first is not None and last is not None and last < 1 << 16:
                 yield from ((cpu, int(folder.name.removeprefix("node"))) for cpu in range(first, last + 1))
 
 
 def _card_nodes(sys: Path) -> Iterator[tuple[str, int]]:
     for folder in (sys / "bus" / "pci" / "devices").glob("*"):
-        if _text(folder / "vendor").strip() == "0x10de" and _text(folder / "class").startswith(("0x0300", "0x0302")):
-            node = _number(_text(folder / "numa_node"))  # -1: the machine has only one
+        if text(folder / "vendor").strip() == "0x10de" and text(folder / "class").startswith(("0x0300", "0x0302")):
+            node = number(text(folder / "numa_node"))  # -1: the machine has only one
             if node is not None:
                 yield bus_address(folder.name), node

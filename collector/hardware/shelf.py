@@ -17,11 +17,15 @@ from collector.errors import SourceError
 from collector.exposition import Parser
 from collector.hardware import cards, dcgm, join, nvml, procfs
 from collector.hardware.cards import Card, Look
+from collector.hardware.titles import Place
 from collector.model import FloatArray, Page, Problem, Source, Window
 from collector.ring import Ring
 from collector.store import clock, on_grid
 
 SOURCES = frozenset({Source.DCGM, Source.NVML, Source.PROCFS})
+
+_MAX_PLACES = 1024
+"""Places of processes that are kept: 256 are on a page at once, and an engine that is restarted in another layout takes others."""
 
 _CARDS = (Source.DCGM, Source.NVML)  # where both saw a signal of a rank, the first speaks
 _COMBINE = {"min": np.fmin.reduce, "max": np.fmax.reduce, "sum": np.add.reduce}
@@ -29,7 +33,7 @@ _COMBINE = {"min": np.fmin.reduce, "max": np.fmax.reduce, "sum": np.add.reduce}
 
 @dataclass(slots=True)
 class _Track:
-    """What one page of one node said: columns are numbers of `cards`, or ranks."""
+    """What one page of one node said: columns are numbers of `cards`, or of `places`."""
 
     source: Source
     node: str
@@ -37,7 +41,8 @@ class _Track:
     parser: Parser | None
     cards: dict[tuple[str, int], int] = field(default_factory=dict)  # (host, index) -> column
     latest: dict[int, Card] = field(default_factory=dict)
-    pids: dict[int, int] = field(default_factory=dict)  # rank -> process
+    places: dict[Place, int] = field(default_factory=dict)  # a process of a rank -> column
+    owners: dict[int, int] = field(default_factory=dict)  # process -> rank
     problems: tuple[Problem, ...] = ()
     newest: float = -np.inf
     falls: list[tuple[float, int]] = field(default_factory=list)
@@ -70,26 +75,35 @@ class Shelf:
         track.newest = page.arrived
 
     def _take_processes(self, track: _Track, page: Page) -> None:
-        reading = procfs.read(page, self.kind)
-        track.problems = reading.problems
-        body = procfs.body(page)
-        found, _ = procfs.processes(body.processes, self.kind, page.node)
-        track.pids = {rank: process.pid for rank, process in found.items()}
-        far = {
-            rank: float(found[rank].numa != node)
-            for rank, node in self._card_nodes(track.pids, body.cards).items()
-            if found[rank].numa is not None
-        }
-        track.ring.add(page.arrived, reading.times, {**reading.values, signals.FAR_FROM_CARD: far} if far else reading.values)
+        look = procfs.read(page, self.kind)
+        track.problems = look.problems
+        track.owners = {process.pid: place.rank for place, process in look.found.items()}
+        far = self._far(track.owners, look)
+        tables = {**look.values, signals.FAR_FROM_CARD: far} if far else look.values
+        for place in look.found:
+            if place in track.places or len(track.places) < _MAX_PLACES:
+                track.places.setdefault(place, len(track.places))
+        column = track.places
+        here = {column[place]: page.arrived for place in look.found if place in column}
+        track.ring.add(
+            page.arrived, here, {name: {column[p]: value for p, value in found.items() if p in column} for name, found in tables.items()}
+        )
 
-    def _card_nodes(self, pids: Mapping[int, int], nodes: Mapping[str, int]) -> dict[int, int]:
+    def _far(self, owners: Mapping[int, int], look: procfs.Look) -> dict[Place, float]:
+        """For each rank's first process, whether it ran on another NUMA node than its card."""
+        first = look.first()
+        nodes = self._card_nodes(owners, look.cards)
+        places = {process.pid: place for place, process in look.found.items()}
+        return {places[first[rank].pid]: float(first[rank].numa != node) for rank, node in nodes.items() if first[rank].numa is not None}
+
+    def _card_nodes(self, owners: Mapping[int, int], nodes: Mapping[str, int]) -> dict[int, int]:
         """Local rank -> NUMA node of its card: by process, else by order if this node's cards alone were seen, one for each local rank."""
         tracks = self._of(Source.NVML) or self._of(Source.DCGM)
         seen = [card for track in tracks for _, card in sorted(track.latest.items())]
-        owners = {pid: rank for rank, pid in pids.items()}
         buses = {owners[pid]: card.bus for card in seen for pid in card.pids if pid in owners}
-        if not buses and len({card.host for card in seen}) == 1 and len(seen) == len(pids):
-            buses = dict(zip(sorted(pids), [card.bus for card in sorted(seen, key=lambda card: card.index)], strict=True))
+        ranks = sorted(set(owners.values()))
+        if not buses and len({card.host for card in seen}) == 1 and len(seen) == len(ranks):
+            buses = dict(zip(ranks, [card.bus for card in sorted(seen, key=lambda card: card.index)], strict=True))
         return {rank: nodes[bus] for rank, bus in buses.items() if bus in nodes}
 
     def _take_cards(self, track: _Track, page: Page) -> None:
@@ -115,11 +129,11 @@ class Shelf:
             return window
         values = dict(window.values)
         problems = [problem for track in self._tracks.values() for problem in track.problems]
-        pids: dict[int, int] = {}
+        owners: dict[int, int] = {}
         for track in self._tracks.values():
-            pids |= track.pids
+            owners |= track.owners
         for source in _CARDS:
-            found = self._join(window, source, pids)
+            found = self._join(window, source, owners)
             problems += found.problems
             problems += self._restarts(window, source, found)
             if len(window.edges) > 1:
@@ -141,7 +155,7 @@ class Shelf:
                 number = place * cards.MAX_CARDS + column
                 yield track, column, join.Seen(number, track.node, track.latest[column])
 
-    def _join(self, window: Window, source: Source, pids: Mapping[int, int]) -> join.Join:
+    def _join(self, window: Window, source: Source, owners: Mapping[int, int]) -> join.Join:
         facts = window.engine.facts
         return join.join(
             [seen for _, _, seen in self._numbered(source)],
@@ -150,7 +164,7 @@ class Shelf:
             ranks=facts.expected_ranks or len(window.ranks),
             cards=facts.cards,
             asked=self._asked,
-            pids=pids,
+            owners=owners,
         )
 
     def _cards_of(self, window: Window, source: Source, found: join.Join) -> dict[str, FloatArray]:
@@ -176,15 +190,17 @@ class Shelf:
         return out
 
     def _processes(self, window: Window) -> dict[str, FloatArray]:
+        """Signal -> (R, T). Of a rank's processes the worst one counts, as its step ends with the last; CPU time is that of the first."""
         out: dict[str, FloatArray] = {}
         shape = (len(window.ranks), len(window.edges) - 1)
         for track in self._of(Source.PROCFS):
+            places = sorted(track.places)
             for name, (table, held) in on_grid(track.ring, window.edges).items():
                 target = out.setdefault(name, np.full(shape, np.nan))
                 for row, rank in enumerate(window.ranks):
-                    place = track.ring.columns.get(rank)
-                    if place is not None and held[place]:
-                        target[row] = table[place]
+                    own = [column for place in places if place.rank == rank and held[column := track.ring.columns[track.places[place]]]]
+                    if own:
+                        target[row] = table[own[0]] if name == signals.PROCESS_CPU else np.fmax.reduce(table[own])
         return out
 
     def _restarts(self, window: Window, source: Source, found: join.Join) -> Iterator[Problem]:

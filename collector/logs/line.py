@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
@@ -33,6 +34,17 @@ class Line:
     adds: Mapping[str, float] = field(default_factory=dict)  # signal or helper -> its growth by this line
     rate: float | None = None  # output tokens per second since the rank's line before
     tokens_a_step: float | None = None  # output tokens of one decode step
+    writer: str = ""  # process or container that wrote it, where the line tells
+
+
+_WRITER = re.compile(r"\bpid=(\d{1,10})\)|\S\[(\d{1,10})\]: |^(\S{1,80})\s{1,80}\| ")
+"""vLLM's own mark, journald's, and that of docker compose."""
+
+
+def writer_of(text: str) -> str:
+    """Who wrote a line, by what stands before the engine's own words; empty where nothing tells."""
+    found = _WRITER.search(text[:200])
+    return next((part for part in found.groups() if part), "") if found else ""
 
 
 def number(text: str) -> float | None:

@@ -8,14 +8,14 @@ is known, counted as unreadable when it should have been one, and passed over ot
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from collector import signals
 from collector.engines.limits import MAX_RANKS
 from collector.engines.vllm_metrics import GENERATED
 from collector.logs import sglang_lines, vllm_lines
-from collector.logs.line import Line, Stamp
+from collector.logs.line import Line, Stamp, writer_of
 from collector.model import Problem, Reading, Source
 
 LONGEST_LINE = 1 << 16
@@ -24,6 +24,9 @@ LONGEST_LINE = 1 << 16
 LULL = 3.0
 """Times the spacing of a rank's lines before from which the time between two of them was not all decoding: the throughput, a mean over that
 time, then gives tokens and no step time. Lines come at equal numbers of steps, which differ far less from one report to the next."""
+
+_MOST_RUNS = 64
+"""Restarts in one file that are kept apart; after that a file holds days of them, and another engine is not looked for any more."""
 
 _MARKS = (*sglang_lines.MARKS, *vllm_lines.MARKS)
 
@@ -38,6 +41,17 @@ class _Rank:
     spacing: float | None = None  # s between its last two of those
     totals: dict[str, float] = field(default_factory=dict)
     gauges: dict[str, float] = field(default_factory=dict)
+    writer: str = ""
+    gone: set[str] = field(default_factory=set)  # writers after which another one wrote
+
+    def takes(self, writer: str) -> bool:
+        """Whether this writer speaks for the rank: a new one is the engine restarted, an earlier one that comes again is another engine."""
+        if writer in self.gone:
+            return False
+        if writer != self.writer and self.writer and len(self.gone) < _MOST_RUNS:
+            self.gone.add(self.writer)
+        self.writer = writer or self.writer
+        return True
 
 
 @dataclass(slots=True)
@@ -55,6 +69,7 @@ class Log:
     _unranked: int = 0
     _foreign: int = 0
     _backwards: int = 0
+    _mixed: int = 0
     _named: bool = False  # some line names its rank
 
     def readings(self, lines: Iterable[bytes]) -> Iterator[Reading]:
@@ -63,7 +78,8 @@ class Log:
             text = raw[:LONGEST_LINE].decode(errors="replace")
             if not any(mark in text for mark in _MARKS):
                 continue
-            line = sglang_lines.parse(text) or vllm_lines.parse(text)
+            parsed = sglang_lines.parse(text) or vllm_lines.parse(text)
+            line = replace(parsed, writer=writer_of(text)) if parsed else None
             at = self._time(line.stamp) if line else None
             if line is None or at is None:
                 self._unread += 1
@@ -85,6 +101,11 @@ class Log:
         for count, what, then in (
             (self._unread, "reports could not be read: cut off, or in a form that is not known", "the others were read"),
             (self._foreign, "reports of another engine stand between them", "give each engine's log by itself"),
+            (
+                self._mixed,
+                "reports are by another process than those around them: two engines in one file",
+                "give each engine's log by itself",
+            ),
             (self._unranked, "reports without a rank beside others that have one", "they belong to no rank and were left out"),
             (self._backwards, "reports are older than the rank's report before", "give rotated files oldest first, and one run at a time"),
         ):
@@ -115,6 +136,9 @@ class Log:
             if line.part > known.part:
                 return  # another process of the rank says the same
             known.part, known.rated = line.part, None
+        if not known.takes(line.writer):
+            self._mixed += 1
+            return
         if at < known.at:
             self._backwards += 1
             return

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
 import msgspec
 
 from collector.errors import ConfigError
-from collector.prometheus import errors, matrix
+from collector.prometheus import errors, matrix, remote
+from collector.prometheus.errors import PrometheusError
+from collector.prometheus.matchers import Matcher
 from collector.prometheus.matrix import Series
 
 TIMEOUT = 30.0
@@ -74,6 +76,7 @@ class Api:
         self._keyed = server.token is not None
         self._limit = timeout
         self._get = False  # the server wants GET
+        self._streams: bool | None = None  # whether the server hands out chunks; None: not asked yet
         self._turn = asyncio.Semaphore(AT_ONCE)
         headers = {"Accept-Encoding": "identity", "User-Agent": "slowrank"}
         if server.token is not None:
@@ -104,6 +107,34 @@ class Api:
         self.samples += sum(len(one.times) for one in series)
         return series
 
+    async def streams(self) -> bool:
+        """Whether the server hands out chunks as it stores them, which costs it a seventh (decision 0027): Prometheus and Mimir do. One
+        that has no such thing, or keeps it for others, does not; one that is not there is found out by the next query."""
+        if self._get:
+            return False
+        if self._streams is None:
+            try:
+                await self.chunks([Matcher("tp_rank", "=", "none")], 0.0, 0.0)  # nothing has it
+                self._streams = True
+            except PrometheusError:
+                self._streams = False
+        return self._streams
+
+    async def chunks(self, matchers: Sequence[Matcher], start: float, end: float) -> list[Series]:
+        """The series of the matchers between two unix times, by remote read; the server's external labels may be on them. Raises
+        PrometheusError."""
+        asked = remote.request(matchers, start, end)
+
+        async def send(url: str) -> tuple[int, bytes]:
+            status, body, kind = await self._reply("POST", url, content=asked, headers=remote.HEADERS)
+            if status == 200 and not kind.startswith(remote.REPLY_TYPE):
+                raise errors.of_kind(url, kind)
+            return status, body
+
+        series = await self._sent("read", send, lambda body: remote.series(body, start, end))
+        self.samples += sum(len(one.times) for one in series)
+        return series
+
     async def number(self, query: str, at: float) -> float | None:
         """The value of an expression with one result; None without any. Raises PrometheusError."""
         return await self._ask("query", {"query": query, "time": f"{at:.3f}"}, matrix.scalar)
@@ -113,12 +144,15 @@ class Api:
         return found[0]
 
     async def _ask(self, path: str, form: Mapping[str, str | list[str]], read: Callable[[bytes], _T]) -> _T:
+        return await self._sent(path, lambda url: self._send(url, form), read)
+
+    async def _sent(self, path: str, send: Callable[[str], Awaitable[tuple[int, bytes]]], read: Callable[[bytes], _T]) -> _T:
         url = f"{self.url}/api/v1/{path}"
         self.queries += 1
         async with self._turn:
             try:
                 async with asyncio.timeout(self._limit):
-                    status, body = await self._send(url, form)
+                    status, body = await send(url)
             except TimeoutError:
                 raise errors.of_time(url, self._limit) from None
             except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as failure:
@@ -133,17 +167,19 @@ class Api:
     async def _send(self, url: str, form: Mapping[str, str | list[str]]) -> tuple[int, bytes]:
         """Status and body of a POST, whose query may be long; of a GET where only that is let through."""
         if not self._get:
-            status, body = await self._body("POST", url, data=form)
+            status, body, _ = await self._reply("POST", url, data=form)
             if status != 405:
                 return status, body
             self._get = True
-        return await self._body("GET", url, params=form)
+        status, body, _ = await self._reply("GET", url, params=form)
+        return status, body
 
-    async def _body(self, method: str, url: str, **form: Mapping[str, str | list[str]]) -> tuple[int, bytes]:
+    async def _reply(self, method: str, url: str, **said: Any) -> tuple[int, bytes, str]:
+        """Status, body and content type of a request, of which `said` are httpx' own arguments."""
         body = bytearray()
-        async with self._client.stream(method, url, **form) as reply:  # type: ignore[arg-type]
+        async with self._client.stream(method, url, **said) as reply:
             async for chunk in reply.aiter_bytes():
                 body += chunk
                 if len(body) > MAX_BYTES:
                     raise errors.of_size(url, MAX_BYTES)
-            return reply.status_code, bytes(body)
+            return reply.status_code, bytes(body), reply.headers.get("content-type", "")

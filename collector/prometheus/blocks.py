@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 
+from collector import exported as names
 from collector import signals
 from collector.engines import sglang_metrics, sglang_stored, vllm_metrics
-from collector.engines.limits import few, rank_of
+from collector.engines.limits import MAX_RANKS, few, rank_of
+from collector.engines.sglang_loads import ROLES
 from collector.engines.terms import Selection, Term, over_time
 from collector.exposition import Sample
-from collector.model import Block, FloatArray, Problem, Source
+from collector.model import Block, Clock, Facts, FloatArray, Problem, Source
 from collector.prometheus.fleet import plain
 from collector.prometheus.matrix import Series
 from collector.prometheus.queries import SIGNALS
@@ -39,8 +42,8 @@ def metrics(engine: str, node: str, kind: str, series: Sequence[Series], *, gaug
         return _block(engine, node, Source.VLLM_METRICS, moments, values, found, None)
     chosen = sglang_metrics.select(samples, node)
     if gauges:
-        names = [name_of(sample.name) for sample in samples]
-        chosen = replace(chosen, terms=(*chosen.terms, *sglang_stored.select_gauges(samples, chosen.speakers, names)))
+        plainly = [name_of(sample.name) for sample in samples]
+        chosen = replace(chosen, terms=(*chosen.terms, *sglang_stored.select_gauges(samples, chosen.speakers, plainly)))
     return _block(engine, node, Source.SGLANG_METRICS, moments, values, chosen, None)
 
 
@@ -66,6 +69,26 @@ def exported(engine: str, series: Sequence[Series], but: AbstractSet[str]) -> Bl
         if rank is not None:
             terms.append(Term(signal, rank, (place,)))
     return _block(engine, "slowrank", Source.SLOWRANK_METRICS, moments, values, Selection(tuple(terms)), None)
+
+
+def facts(series: Sequence[Series]) -> Facts:
+    """What slowrank's own page said last of an engine; what no engine can be is not said."""
+    newest = {one.labels["__name__"]: one for one in sorted(series, key=lambda one: one.times[-1] if len(one.times) else -np.inf)}
+    labels = newest[names.ENGINE_INFO].labels if names.ENGINE_INFO in newest else {}
+    texts = {field: labels.get(label) or None for field, label in names.FACT_LABELS.items()}
+    numbers = {field: float(newest[name].values[-1]) for field, name in names.FACT_NUMBERS.items() if name in newest}
+    ranks, cards = (int(n) if 1 <= (n := numbers.get(field, 0)) <= MAX_RANKS else None for field in ("expected_ranks", "cards"))
+    token_bytes = numbers.get("kv_bytes_per_token", 0.0)
+    return Facts(
+        version=texts["version"],
+        model=texts["model"],
+        role=texts["role"] if texts["role"] in ROLES.values() else None,
+        accelerator=texts["accelerator"],
+        expected_ranks=ranks,
+        kv_bytes_per_token=token_bytes if 0 < token_bytes < inf else None,
+        clock=next((clock for clock in Clock if clock == texts["clock"]), None),
+        cards=cards,
+    )
 
 
 def name_of(spelt: str) -> str:

@@ -78,6 +78,11 @@ def of_body(url: str, body: bytes, error: Exception) -> PrometheusError:
     )
 
 
+def of_kind(url: str, kind: str) -> PrometheusError:
+    """The error of a reply to a remote read that holds no chunks."""
+    return PrometheusError(f"{url}: {kind[:SHOWN]!r} where a stream of chunks was expected; the query API gives the same")
+
+
 def of_time(url: str, limit: float) -> PrometheusError:
     """The error of a reply that took too long."""
     return TooMuchError(f"{url}: no complete answer within {limit:g} s; {_LESS}")

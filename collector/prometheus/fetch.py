@@ -1,5 +1,6 @@
 """Which queries bring how much, in which portions, and what comes back joined to whole series. IO only through `Api`.
 
+A server that hands out chunks is asked for those (decision 0027), any other one, and for what comes with labels that nobody knows, in JSON.
 A portion is as many samples as a reply of some 20 MB holds. A portion that the server refuses as too large, or does not manage in time, is
 halved and asked for again, so that no limit of any server has to be known.
 """
@@ -8,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
+from typing import TypeAlias
 
 import numpy as np
 
@@ -21,8 +23,13 @@ from collector.prometheus.matchers import Matcher
 from collector.prometheus.matrix import Series
 from collector.prometheus.queries import Query
 
+_Ask: TypeAlias = Callable[[float, float], Awaitable[list[Series]]]
+
 PORTION = 500_000
 """Samples of one reply: 37 bytes each, 18 MB. A hundredth of Prometheus' limit of 50 million a query."""
+
+STREAMED = 4 * PORTION
+"""The same of chunks: at most 9 bytes each."""
 
 SHORTEST_S = 30.0
 """Span of a portion that is not halved again: two scrapes at 15 s. A server that cannot give that much is told of as it is."""
@@ -38,37 +45,81 @@ class Fetched:
 
 
 async def fetch(
-    api: Api, wanted: Mapping[Query, int], points: float, matchers: Sequence[Matcher], start: float, end: float
+    api: Api, wanted: Mapping[Query, int], known: Known, points: float, matchers: Sequence[Matcher], start: float, end: float
 ) -> list[Fetched]:
     """Every wanted query between two unix times. `wanted`: query to how many series it has; `points`: samples of one series in that time.
 
     A query that fails is told in its Fetched. Raises UnreachableError when the server is no longer there.
     """
+    streams = await api.streams()
     tasks: list[asyncio.Task[Fetched]] = []
     try:
         async with asyncio.TaskGroup() as group:
             for query, count in wanted.items():
-                parts = max(ceil(count * points / PORTION), 1)
-                tasks.append(group.create_task(_whole(api, query, matchers, np.linspace(start, end, parts + 1).tolist())))
+                asked = _Asked(api, query, tuple(matchers), count * points)
+                tasks.append(group.create_task(_streamed(asked, known, start, end) if streams else _told(asked, start, end)))
     except* UnreachableError as gone:
         raise gone.exceptions[0] from None
     return [task.result() for task in tasks]
 
 
-async def _whole(api: Api, query: Query, matchers: Sequence[Matcher], edges: list[float]) -> Fetched:
+class Known:
+    """The label sets of all series that there are, to tell those of a remote read, which has the server's external labels on them."""
+
+    def __init__(self, series: Sequence[Mapping[str, str]]) -> None:
+        self._sets = {hash(frozenset(labels.items())) for labels in series}
+        self._names = {name for labels in series for name in labels}
+
+    def own(self, series: Sequence[Series]) -> list[Series] | None:
+        """The series under their own labels; None when it cannot be told which labels are external."""
+        beside = {name for one in series for name in one.labels} - self._names
+        if beside:
+            kept = [{name: value for name, value in one.labels.items() if name not in beside} for one in series]
+            series = [Series(labels, one.times, one.values) for labels, one in zip(kept, series, strict=True)]
+        return list(series) if all(hash(frozenset(one.labels.items())) in self._sets for one in series) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One query to a server. `samples`: about how many it has."""
+
+    api: Api
+    query: Query
+    matchers: tuple[Matcher, ...]
+    samples: float
+
+    async def chunks(self, start: float, end: float) -> list[Series]:
+        return await self.api.chunks(self.query.taking(self.matchers), start, end)
+
+    async def raw(self, start: float, end: float) -> list[Series]:
+        return await self.api.raw(self.query.samples(self.matchers, end - start), end)
+
+
+async def _streamed(asked: _Asked, known: Known, start: float, end: float) -> Fetched:
+    """A query by remote read; in JSON when that fails or tells nobody's series."""
+    found = await _whole(asked, asked.chunks, STREAMED, start, end)
+    series = None if found.failed else known.own(found.series)
+    return await _told(asked, start, end) if series is None else Fetched(asked.query, tuple(series))
+
+
+async def _told(asked: _Asked, start: float, end: float) -> Fetched:
+    """A query in JSON."""
+    return await _whole(asked, asked.raw, PORTION, start, end)
+
+
+async def _whole(asked: _Asked, ask: _Ask, portion: int, start: float, end: float) -> Fetched:
     """All portions of a query, joined."""
-    spans = pairwise(edges)
-    parts = await asyncio.gather(*(_portion(api, query, matchers, start, end) for start, end in spans))
+    edges = np.linspace(start, end, max(ceil(asked.samples / portion), 1) + 1).tolist()
+    parts = await asyncio.gather(*(_portion(ask, first, last) for first, last in pairwise(edges)))
     failed = [error for _, errors in parts for error in errors]
-    return Fetched(query, tuple(join([series for found, _ in parts for series in found])), tuple(failed))
+    series = parts[0][0] if len(parts) == 1 else join([series for found, _ in parts for series in found])
+    return Fetched(asked.query, tuple(series), tuple(failed))
 
 
-async def _portion(
-    api: Api, query: Query, matchers: Sequence[Matcher], start: float, end: float
-) -> tuple[list[Series], list[PrometheusError]]:
+async def _portion(ask: _Ask, start: float, end: float) -> tuple[list[Series], list[PrometheusError]]:
     """One span, halved while it is too much; what failed for good is returned beside what came."""
     try:
-        return await api.raw(query.samples(matchers, end - start), end), []
+        return await ask(start, end), []
     except UnreachableError:
         raise
     except TooMuchError as error:
@@ -77,9 +128,9 @@ async def _portion(
     except PrometheusError as error:
         return [], [error]
     middle = (start + end) / 2
-    early, refused = await _portion(api, query, matchers, start, middle)
-    late, also = await _portion(api, query, matchers, middle, end)
-    return [*early, *late], [*refused, *also]
+    early, refused = await _portion(ask, start, middle)
+    late, also = await _portion(ask, middle, end)
+    return join([*early, *late]), [*refused, *also]
 
 
 def join(portions: Sequence[Series]) -> list[Series]:

@@ -92,7 +92,7 @@ def target_of(labels: Labels) -> tuple[dict[str, str], str]:
 def of_rank(kept: Kept, labels: Labels) -> bool:
     """Whether a series tells by itself which rank of which model it is of. Those of /v1/loads, of the experts' balance and of vLLM's
     configuration, whose labels are settings, do not."""
-    if kept is Kept.EXPORTED:
+    if kept.ours:
         return False  # it names engines as slowrank's configuration does
     if kept is Kept.VLLM_METRICS:
         return not labels.get("__name__", "").endswith("cache_config_info")

@@ -18,7 +18,8 @@ _pairs = msgspec.json.Decoder(list[tuple[float, str]]).decode
 
 
 class Series(NamedTuple):
-    """One series with the samples of a range; infinity where the server holds something that is no finite number."""
+    """One series with the samples of a range; infinity stands for one that is infinite, with either sign. NaN is no sample: that is how
+    VictoriaMetrics gives the end of a series, which Prometheus leaves out."""
 
     labels: dict[str, str]  # with __name__
     times: FloatArray  # (n,) unix seconds, ascending
@@ -85,5 +86,8 @@ def _samples(raw: bytes) -> tuple[FloatArray, FloatArray]:
         flat = np.array([number for at, value in pairs for number in (at, float(value))])
     if len(flat) % 2:
         raise ValueError("samples that are no pairs of time and value")
-    values = flat[1::2]
-    return flat[0::2], np.where(np.isfinite(values), values, np.inf)
+    times, values = flat[0::2], flat[1::2]
+    known = ~np.isnan(values)
+    if not known.all():
+        times, values = times[known], values[known]
+    return times, np.where(np.isfinite(values), values, np.inf)

@@ -38,7 +38,7 @@ class Owners:
 
     def _find(self, kept: Kept, labels: Labels) -> tuple[Engine, Server] | None:
         target, replica = target_of(labels)
-        if kept is Kept.EXPORTED:
+        if kept.ours:
             return None
         if of_rank(kept, labels):
             found = self._servers.get(key_of(kept, labels, target))

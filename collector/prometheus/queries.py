@@ -23,6 +23,12 @@ class Kept(Enum):
     SGLANG_LOADS = "sglang's /v1/loads as Prometheus text"
     VLLM_METRICS = "vllm's /metrics"
     EXPORTED = "slowrank's own /metrics"
+    FACTS = "slowrank's own /metrics, of engines as a whole"
+
+    @property
+    def ours(self) -> bool:
+        """Whether slowrank exported it: then a label names the engine as slowrank's configuration does."""
+        return self is Kept.EXPORTED or self is Kept.FACTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +40,13 @@ class Query:
     names: tuple[str, ...]  # every spelling
     matchers: tuple[Matcher, ...] = ()
 
+    def taking(self, more: Sequence[Matcher]) -> tuple[Matcher, ...]:
+        """What these series match, narrowed by `more`."""
+        return (one_of("__name__", self.names), *self.matchers, *more)
+
     def series(self, more: Sequence[Matcher]) -> str:
         """The selector of these series, narrowed by `more`."""
-        return selector((one_of("__name__", self.names), *self.matchers, *more))
+        return selector(self.taking(more))
 
     def samples(self, more: Sequence[Matcher], seconds: float) -> str:
         """Their raw samples of the last `seconds`."""
@@ -61,6 +71,9 @@ def _sglang(name: str) -> Query:
 SIGNALS: Mapping[str, str] = {family.name: signal for signal, family in exported.of_signals().items()}
 """Series of our own page to the canonical signal."""
 
+FACTS = (exported.ENGINE_INFO, *exported.FACT_NUMBERS.values())
+"""Series of our own page that say what an engine is."""
+
 _SCHEDULER = Matcher("tp_rank", "!=", "")  # a gauge of /metrics has it, the field of /v1/loads of the same name has not
 _PAGE = Matcher("tp_rank", "=", "")
 
@@ -82,6 +95,7 @@ QUERIES: tuple[Query, ...] = (
         for name in sorted(vllm_metrics.NAMES)
     ),
     Query("slowrank's signals", Kept.EXPORTED, tuple(SIGNALS)),
+    Query("slowrank's facts", Kept.FACTS, FACTS),
 )
 
 _BY_NAME: dict[str, list[Query]] = {}

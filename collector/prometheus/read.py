@@ -15,7 +15,7 @@ from collector.model import Block, Clock, Facts, Problem, Window
 from collector.prometheus import blocks
 from collector.prometheus.api import Api
 from collector.prometheus.errors import PrometheusError, TooMuchError
-from collector.prometheus.fetch import Fetched, fetch
+from collector.prometheus.fetch import Fetched, Known, fetch
 from collector.prometheus.fleet import Engine, arrange, plain, target_names
 from collector.prometheus.matchers import Matcher, selector
 from collector.prometheus.matrix import Series
@@ -77,7 +77,7 @@ async def read(api: Api, scope: Scope) -> Answer:
     by_name = exported_engines(fleet.engines, {found.get("engine", "") for query, found in known if query.kept is Kept.EXPORTED})
     wanted: dict[Query, int] = defaultdict(int)
     for query, found in known:
-        if query.kept is Kept.EXPORTED or owners.of(query.kept, found) is not None:
+        if query.kept.ours or owners.of(query.kept, found) is not None:
             wanted[query] += 1
     if not wanted:
         if fleet.problems:
@@ -85,13 +85,14 @@ async def read(api: Api, scope: Scope) -> Answer:
         what = f"{len(known)} series of engines and none that names a rank (tp_rank on SGLang, engine on vLLM)"
         raise NothingError(f"{api.url}: {what}; scrape the engines' own ports, and keep these labels")
     points = await _points(api, next(found for query, found in known if query in wanted), start, end)
-    fetched = await fetch(api, wanted, points, scope.matchers, start, end)
+    fetched = await fetch(api, wanted, Known(labels), points, scope.matchers, start, end)
     kept: dict[object, dict[Kept, list[Series]]] = defaultdict(lambda: defaultdict(list))
     for one in fetched:
         for series in one.series:
             own = plain(series.labels)
-            if one.query.kept is Kept.EXPORTED:
-                kept[by_name[own.get("engine", "")].id][one.query.kept].append(series)
+            if one.query.kept.ours:
+                if (engine := by_name.get(own.get("engine", ""))) is not None:
+                    kept[engine.id][one.query.kept].append(series)
             elif (owner := owners.of(one.query.kept, own)) is not None:
                 kept[id(owner[1])][one.query.kept].append(series)
     failures = [_failure(one, error) for one in fetched for error in one.failed[:1]]
@@ -115,7 +116,8 @@ async def _points(api: Api, like: Mapping[str, str], start: float, end: float) -
 def _window(engine: Engine, kept: Kept_, scope: Scope, problems: tuple[Problem, ...]) -> Window:
     """The window of one engine, as `Intake.window` makes it of live pages."""
     of_servers = [(server, kept.get(id(server), {})) for server in engine.servers]
-    exported = kept.get(engine.id, {}).get(Kept.EXPORTED, [])
+    ours = kept.get(engine.id, {})
+    exported = ours.get(Kept.EXPORTED, [])
     has_loads = any(found.get(Kept.SGLANG_LOADS) for _, found in of_servers)
     made: list[Block | None] = []
     for server, found in of_servers:
@@ -133,12 +135,13 @@ def _window(engine: Engine, kept: Kept_, scope: Scope, problems: tuple[Problem, 
     if engine.kind == "sglang" and not exported:
         problems = (*problems, _unkept(engine.id, has_loads))
     kind = engine.kind or ("sglang" if any(ONLY_SGLANG & set(block.values) for block in pages) else "vllm")
-    store = Store(engine.id, kind, depth_s=max([len(block.arrived) for block in pages], default=1))
+    known = blocks.facts(ours.get(Kept.FACTS, []))
+    store = Store(engine.id, kind, depth_s=max([len(block.arrived) for block in pages], default=1), facts=known)
     for block in pages:
         store.feed_block(block)
     raw = store.window(scope.start, scope.end)
-    said = Facts(accelerator=scope.card, clock=scope.clock)
-    window = ADJUST[kind](replace(raw, engine=replace(raw.engine, facts=raw.engine.facts.merged(said))))
+    told = Facts(accelerator=scope.card, clock=scope.clock)
+    window = ADJUST[kind](replace(raw, engine=replace(raw.engine, facts=raw.engine.facts.merged(told))))
     return replace(window, problems=tuple(dict.fromkeys((*problems, *window.problems)))[:MAX_PROBLEMS])
 
 

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from diagnose.rules import Limits
 
 
+_CPU = {
+    "sglang": "sglang:process_cpu_seconds_total by component: tokenizer, detokenizer",
+    "vllm": "the processes VLLM::APIServer, or process_cpu_seconds_total where there is one",
+}
+
+
 @rule(
     klass=Class.OUTSIDE,
     severity=Severity.TICKET,
@@ -46,8 +52,12 @@ if TYPE_CHECKING:
 )
 def outside_the_ranks(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     window, found = case.window, case.first_tokens
-    if missing := window.missing(*front_end.NEEDS, signals.STEPS_ACTIVE):
+    if missing := window.missing(*front_end.needs(window), signals.STEPS_ACTIVE):
         return NoData(missing, "how long requests wait for their first token, or how long the ranks hold them, was not observed")
+    if window.engine.kind == "vllm" and front_end.stays_long(window):
+        return NoData(
+            (), "requests stay for most of the window, and vLLM tells how long the ranks held one when it ends: a longer window would tell"
+        )
     if found is None:
         return NoData((), "no streaming request got its first token in this window")
     if not case.long_enough:
@@ -60,7 +70,7 @@ def outside_the_ranks(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     held = float(np.nansum(window.mean(signals.RUNNING) + window.mean(signals.WAITING)))
     away = found.rate * found.outside
     share = away / (away + held)
-    weakened = window.missing(signals.RUNNING, signals.GRAPH_STEPS, signals.EAGER_STEPS, signals.DECODE_STEPS, signals.DECODE_TIME)
+    weakened = () if window.engine.kind == "vllm" else window.missing(*front_end.BETTER)
     return Finding(
         ranks=(),
         share=Share(share, share, min(1.0, share * found.wait / found.outside)),
@@ -79,7 +89,6 @@ def outside_the_ranks(case: Case, limit: Limits) -> Finding | Healthy | NoData:
                 promql=promql.ANSWER_WAIT,
             ),
         ),
-        would_tell="CPU of the front end (sglang:process_cpu_seconds_total by component): a tokenizer or detokenizer at one core is full;"
-        " if none is, the network between",
+        would_tell=f"CPU of the front end ({_CPU.get(window.engine.kind, 'top')}): one at a core is full; if none is, the network between",
         weakened_by=weakened,
     )

@@ -21,7 +21,9 @@ TOKEN_FILE = typer.Option(metavar="FILE", help=_WITH + "file that holds it.")
 CA_FILE = typer.Option(metavar="FILE", help=_WITH + "certificates to trust.")
 TENANT = typer.Option(metavar="ID", help=_WITH + "X-Scope-OrgID of Mimir or Cortex.")
 
-CARD = typer.Option(metavar="NAME", help=_WITH + "the engines' cards, for example H200, which no series names: says what attention costs.")
+CARD = typer.Option(
+    metavar="NAME", help=_WITH + "the engines' cards, for example H200, if slowrank's own series do not say: what attention costs."
+)
 
 
 def question(

@@ -5,25 +5,33 @@ from __future__ import annotations
 import asyncio
 import resource
 from collections.abc import Iterable, Iterator
+from math import isfinite
 from pathlib import Path
 
 from collector import exported, signals
 from collector.engines.kinds import PATHS
 from collector.exporter import Sample
+from collector.model import Engine
 from diagnose.model import EngineDiagnosis, Verdict
 from slowrank.service.cadence import INFO, METRICS
 from slowrank.service.office import Office
 from slowrank.service.watch import STALE, Watch
 
 _SIGNALS = exported.of_signals()
+_LEVELS = frozenset(
+    name for name, s in signals.CATALOGUE.items() if s.optional and s.kind is signals.Kind.GAUGE and s.scope is signals.Scope.RANK
+)
 
 
 def of_engine(watch: Watch, now: float) -> Iterator[Sample]:
     """One engine: its signals, its verdict, its reading. `now`: unix seconds."""
     yield from _signals(watch, now)
+    yield from _machines(watch, now)
     yield from _reading(watch, now)
     if watch.look is not None:
         yield from _verdict(watch.spec.name, watch.look.diagnosis)
+        if watch.up(now):
+            yield from _facts(watch.spec.name, watch.look.window.engine)
     engine = watch.spec.name
     yield Sample(exported.DIAGNOSES, watch.diagnoses, (engine,))
     yield Sample(exported.DIAGNOSIS_SECONDS, watch.cpu, (engine,))
@@ -40,6 +48,28 @@ def _signals(watch: Watch, now: float) -> Iterator[Sample]:
             if rank not in frozen.get(signal, ()) and (signals.CATALOGUE[signal].scope is signals.Scope.RANK) is (rank >= 0):
                 labels = (watch.spec.name, str(rank)) if rank >= 0 else (watch.spec.name,)
                 yield Sample(family.name, value, labels)
+
+
+def _machines(watch: Watch, now: float) -> Iterator[Sample]:
+    """Levels of the ranks' cards and processes, which only a window joins to ranks. What those count shows in verdicts alone, as a window
+    holds the rate of it and no total."""
+    if watch.look is None or not watch.up(now):
+        return
+    window = watch.look.window
+    for signal, table in window.values.items():
+        if signal in _LEVELS and table.shape[1]:
+            for rank, value in zip(window.ranks, table[:, -1], strict=True):
+                if isfinite(value):
+                    yield Sample(_SIGNALS[signal].name, float(value), (watch.spec.name, str(rank)))
+
+
+def _facts(engine: str, seen: Engine) -> Iterator[Sample]:
+    """What a history server is not told by other series: the card above all, which says what attention costs."""
+    said = [getattr(seen.facts, name) for name in exported.FACT_LABELS]
+    yield Sample(exported.ENGINE_INFO, 1.0, (engine, seen.kind, *(text or "" for text in said)))
+    for name, family in exported.FACT_NUMBERS.items():
+        if (number := getattr(seen.facts, name)) is not None:
+            yield Sample(family, float(number), (engine,))
 
 
 def _reading(watch: Watch, now: float) -> Iterator[Sample]:

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from prometheus_client.parser import text_string_to_metric_families
 
 from collector.errors import SourceError
-from collector.exposition import Parser, _number, _numbers
+from collector.exposition import Parser
+from collector.exposition_text import number, numbers
 
 Plain = tuple[str, dict[str, str], float | str]
 
@@ -147,7 +148,7 @@ def test_page_without_final_newline(page: list[tuple[str, str, str]], data: st.D
 @settings(max_examples=150, deadline=None)
 def test_numbers_read_together_are_those_read_singly(texts: list[str]) -> None:
     """Numbers read as JSON are the very numbers that Python reads."""
-    together = _numbers([text.encode() for text in texts])
+    together = numbers([text.encode() for text in texts])
     assert together is not None
     assert [value + 0.0 for value in together if value == value] == [value for value in map(float, texts) if value == value]
     assert list(map(math.isnan, together)) == [math.isnan(float(text)) for text in texts]
@@ -156,8 +157,8 @@ def test_numbers_read_together_are_those_read_singly(texts: list[str]) -> None:
 @given(st.lists(st.binary(max_size=8)))
 def test_odd_numbers_read_together(texts: list[bytes]) -> None:
     """Whatever stands for the numbers, reading them together finds none that reading them singly does not."""
-    singly = [_number(text) for text in texts]
-    together = _numbers(texts)
+    singly = [number(text) for text in texts]
+    together = numbers(texts)
     assert repr(together) == repr(singly) or together is None
     assert together is not None or None in singly
 

@@ -24,7 +24,7 @@ def cards(*hosts: tuple[str, str, int], pids: dict[int, tuple[int, ...]] | None 
 
 
 def joined(seen: list[Seen], ranks: int = 4, **changes: Any) -> Join:
-    usual: dict[str, Any] = {"where": "dcgm", "engine": "node-a:30000", "ranks": ranks, "cards": None, "asked": {}, "pids": {}}
+    usual: dict[str, Any] = {"where": "dcgm", "engine": "node-a:30000", "ranks": ranks, "cards": None, "asked": {}, "owners": {}}
     return join(seen, **(usual | changes))
 
 
@@ -70,12 +70,12 @@ def test_ranks_of_several_cards_need_the_engines_word() -> None:
 def test_processes_are_surer_than_order() -> None:
     """The driver knows which process is on which card: order and number do not matter then."""
     seen = cards(("localhost", "localhost", 3), pids={0: (11, 99), 2: (10,)})
-    assert joined(seen, pids={0: 10, 1: 11}).cards == {0: (2,), 1: (0,)}
+    assert joined(seen, owners={10: 0, 11: 1}).cards == {0: (2,), 1: (0,)}
 
 
 def test_two_ranks_on_one_card_are_not_joined() -> None:
     """A card that two ranks share says nothing of either."""
-    found = joined(cards(("localhost", "localhost", 2), pids={0: (10, 11)}), pids={0: 10, 1: 11})
+    found = joined(cards(("localhost", "localhost", 2), pids={0: (10, 11)}), owners={10: 0, 11: 1})
     assert found.cards == {}
     assert "ranks 0-1 compute on one card, GPU 0" in str(found.problems[0])
 

@@ -198,6 +198,36 @@ def test_what_else_is_wrong_is_said() -> None:
     assert "no line of a batch" in said(load("hello\n")[1])
 
 
+@pytest.mark.parametrize("mark", ["pid={w})", "host python[{w}]: (APIServer)", "engine-{w}   | (APIServer)"])
+def test_two_engines_of_one_kind_in_one_file_are_not_mixed(mark: str) -> None:
+    """Their ranks have the same numbers: the reports of one of them are left out and counted. A restart is no second engine."""
+
+    def report(writer: int, s: int, g: float) -> str:
+        return STATS.format(s=s, r=0, g=g).replace("(APIServer pid=1)", mark.format(w=writer))
+
+    two = [report(w, 10 * k, g) for k in range(6) for w, g in ((1, 100.0), (2, 900.0))]
+    readings, log = load("\n".join(two))
+    assert "5 reports are by another process" in said(log)
+    assert readings[-1].values[GENERATED][0] == pytest.approx(900.0 * 50)
+    restarted = [report(1 + (k > 2), 10 * k, 100.0) for k in range(6)]
+    assert "another process" not in said(load("\n".join(restarted))[1])
+
+
+def test_a_file_that_was_emptied_while_it_was_written_is_read_on() -> None:
+    """logrotate's copytruncate leaves a hole of NUL bytes before the line that the engine writes next."""
+    whole = [decode(0, s) for s in range(0, 20, 2)]
+    holed = b"\0" * 5000 + "\n".join(whole).encode()
+    assert load(holed)[0] == load("\n".join(whole))[0]
+
+
+def test_rotated_files_that_overlap_count_a_report_once() -> None:
+    """The same reports again, after the copy and before the cut: they are older than the last one, and said to be."""
+    whole = [decode(0, s) for s in range(0, 20, 2)]
+    readings, log = load("\n".join([*whole, *whole[-4:], decode(0, 20)]))
+    assert readings == load("\n".join([*whole, decode(0, 20)]))[0]
+    assert "3 reports are older" in said(log)
+
+
 def test_what_is_no_text_is_no_harm() -> None:
     """Bytes of no encoding between and in lines."""
     whole = [decode(0, s).encode() for s in range(0, 20, 2)]

@@ -54,7 +54,7 @@ def test_a_look_that_fails_is_a_page_with_an_error(seeing: Any, monkeypatch: pyt
     def look() -> bytes:
         raise SourceError("the driver does not answer any more")
 
-    monkeypatch.setattr("collector.hardware.local.lookers", lambda sources: [(Source.NVML, look)] if sources else [])
+    monkeypatch.setattr("collector.hardware.local.lookers", lambda sources, nodes: [(Source.NVML, look)] if sources else [])
     target = with_machines(Target("e", ("http://127.0.0.1:9",)), [], frozenset({Source.NVML}))
     seen = seeing(bool)
     asyncio.run(scrape([target], seen, intervals={}, stop=seen.stop))

@@ -100,6 +100,37 @@ def test_the_driver_and_proc_join_by_process() -> None:
     assert found.mean(signals.RUN_QUEUE_DELAY) == pytest.approx([0.0, 0.05])
 
 
+def test_of_a_ranks_processes_the_one_that_waits_most_speaks() -> None:
+    """Rank 1's second process is kept from running; CPU time is that of the first. A card is its rank's whichever process is on it."""
+    named = [(10 * (r + 1) + t, f"sglang::scheduler_DP{r}_TP{2 * r + t}") for r in range(2) for t in range(2)]
+    waits = {10: 0, 11: 10**7, 20: 5 * 10**9, 21: 0}  # of before, except for process 21, which waits now
+    pages = []
+    for k in range(6):
+        at = 1000.0 + 2 * k
+        seen = [
+            {"pid": pid, "title": title, "ran_ns": 10**8 * k * (1 + pid % 10), "waited_ns": waits[pid] + (10**9 * k if pid == 21 else 0)}
+            for pid, title in named
+        ]
+        pages.append(processes(at, *seen))
+        pages.append(
+            driver(at, *({"index": g, "pids": [pid], "values": {signals.CARD_POWER: 100.0 + g}} for g, pid in enumerate((21, 11))))
+        )
+    found = window(*pages)
+    assert found.mean(signals.RUN_QUEUE_DELAY) == pytest.approx([0.0, 0.5])
+    assert found.mean(signals.PROCESS_CPU) == pytest.approx([0.05, 0.05])
+    assert found.mean(signals.CARD_POWER) == pytest.approx([101.0, 100.0])
+
+
+def test_a_rank_that_starts_again_goes_on_in_its_place() -> None:
+    """Another process id and counters from zero are no negative rate."""
+    pages = [
+        processes(1000.0 + k, {"pid": 7 + (k > 4), "title": "sglang::scheduler_DP0_TP0", "waited_ns": 10**8 * (k % 5)}) for k in range(10)
+    ]
+    rates = window(*pages).get(signals.RUN_QUEUE_DELAY)[0]
+    assert np.nanmin(rates) >= 0.0
+    assert np.nanmax(rates) == pytest.approx(0.1)
+
+
 def test_where_both_saw_a_signal_the_exporter_speaks_and_nothing_is_added_up() -> None:
     """The same errors seen twice are not twice the errors."""
     pages: list[Page] = []

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import compose_spec
 import pytest
 import yaml
 
@@ -34,6 +35,28 @@ def addresses(service) -> set[int]:
 
 PORTS = {"prometheus": 9090, "alertmanager": 9093, "grafana": 3000, "slowrank": 9469, "workload": 30000, "workload-gpu": 30000}
 """Where each one listens: the default of each image, of `slowrank serve`, and what the workload is told."""
+
+
+def test_the_file_is_what_the_compose_specification_says():
+    """No unknown key, no value of the wrong type, by a parser of the specification that is not ours."""
+    compose_spec.PyCompose.from_yaml((ROOT / "docker-compose.yml").read_text()).to_spec()
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("network_mode:", "network_mod:", "network_mod"),
+        ("read_only: true", "read_only: 3", "expected a boolean"),
+        ("interval: 5s", "interval: 5q", "not a valid duration"),
+        ("127.0.0.1:3000:3000", "127.0.0.1:3000:x000", "port"),
+    ],
+)
+def test_the_specification_is_really_asked(right, wrong, said):
+    """The check above can fail: a slip in any of these is refused."""
+    text = (ROOT / "docker-compose.yml").read_text()
+    assert right in text
+    with pytest.raises(ValueError, match=said):
+        compose_spec.PyCompose.from_yaml(text.replace(right, wrong))
 
 
 def test_images_are_pinned(services):
@@ -123,6 +146,40 @@ def test_paths_inside_meet(services):
     assert f":{PORTS['slowrank']}/healthz" in dockerfile
     assert "python -m venv /opt/slowrank" in dockerfile  # where workload-gpu adds torch
     assert "/opt/slowrank/bin/pip" in services["workload-gpu"]["build"]["dockerfile_inline"]
+
+
+def test_the_image_is_built_of_what_git_holds():
+    """Virtual environments, caches, recorded data and the tools of previews stay out of the build, and history does."""
+    left_out = set((ROOT / ".dockerignore").read_text().splitlines())
+    assert {f"**/{line}" for line in (ROOT / ".gitignore").read_text().splitlines() if line and not line.startswith("#")} <= left_out
+    assert ".git" in left_out
+
+
+def test_what_is_kept_is_kept_in_volumes(services):
+    """Prometheus, Alertmanager and slowrank write where their volume is; Grafana is provisioned anew each time and keeps nothing."""
+    for name in ("prometheus", "alertmanager"):
+        (path,) = re.findall(r"--storage\.(?:tsdb\.)?path=(\S+)", " ".join(services[name]["command"]))
+        assert f"{name}:{path}" in services[name]["volumes"]
+    assert all(mount.endswith(":ro") for mount in services["grafana"]["volumes"])
+    places = {Path(mount.split(":")[1]).parent for mount in services["grafana"]["volumes"]}
+    assert {Path("/etc/grafana/provisioning/datasources"), Path("/etc/grafana/provisioning/dashboards")} < places
+
+
+def test_nobody_waits_for_what_never_comes(services):
+    """Whoever is waited for is a service of the default profile, and has a health check where health is waited for."""
+    for service in services.values():
+        waits = service.get("depends_on", {})
+        for name in waits:
+            assert "profiles" not in services[name]
+            if isinstance(waits, dict) and waits[name]["condition"] == "service_healthy":
+                assert services[name]["healthcheck"]["test"]
+
+
+def test_prometheus_of_the_stack_can_do_what_rules_and_pages_ask(services):
+    """`@ end()` needs 2.33, and the rules were tried with 2.42; Grafana is one of those that the dashboards are for, 9 to 13."""
+    prometheus, grafana = (tuple(map(int, re.findall(r"\d+", services[n]["image"].rpartition(":")[2]))) for n in ("prometheus", "grafana"))
+    assert prometheus >= (2, 42)
+    assert 9 <= grafana[0] <= 13
 
 
 def test_slowrank_cannot_write_but_where_it_keeps_incidents(services):

@@ -104,8 +104,8 @@ def test_each_finding_has_its_alert(bench):
                     at("2m", f"slowrank_{rule.id}"),
                     at("5m", f"slowrank_{rule.id}", told),
                     at("5m", f"slowrank_{other}"),
-                    at("13m", f"slowrank_{rule.id}", no_figure),
-                    at("15m", f"slowrank_{rule.id}"),
+                    at("12m30s", f"slowrank_{rule.id}", no_figure),
+                    at("14m", f"slowrank_{rule.id}"),
                 ],
             }
         )
@@ -184,6 +184,29 @@ def test_alerts_on_slowrank_itself_fire_and_resolve(bench):
             {"interval": "1m", "input_series": given, "alert_rule_test": [at(silent, name), at(fires, name, told), at(over, name)]}
         )
     bench(*groups)
+
+
+def test_an_alert_ends_with_its_incident(bench):
+    """A slowrank that is there and has no such incident any more is not doubted: the alert resolves at once."""
+    incident = {"engine": ENGINE, "class": "load", "cause": "context_length_skew", "severity": "ticket"}
+    name = "slowrank_context_length_skew"
+    bench(
+        {
+            "interval": "1m",
+            "input_series": [
+                series("2x3 stale", "slowrank_incident", **incident, state="confirmed"),
+                series("1x20", "slowrank_engine_up", engine=ENGINE),
+            ],
+            "promql_expr_test": [
+                {
+                    "expr": f'count(ALERTS{{alertname="{name}",alertstate="firing"}})',
+                    "eval_time": "3m",
+                    "exp_samples": [{"labels": "{}", "value": 1}],
+                },
+                {"expr": f'count(ALERTS{{alertname="{name}",alertstate="firing"}})', "eval_time": "5m", "exp_samples": []},
+            ],
+        }
+    )
 
 
 def per_second(rate: float) -> str:

@@ -19,7 +19,14 @@ OPTIONS = {
     "table": "TableOptions",
     "timeseries": "TimeseriesOptions",
 }
-CUSTOM = {"state-timeline": "StateTimelineFieldConfig", "timeseries": "TimeseriesFieldConfig"}
+CUSTOM = {
+    "heatmap": "HeatmapFieldConfig",
+    "state-timeline": "StateTimelineFieldConfig",
+    "table": "TableFieldConfig",
+    "timeseries": "TimeseriesFieldConfig",
+}
+"""What draws a field; a single number has nothing of that kind."""
+
 OF_PROMETHEUS = {"expr", "step", "titleFormat", "textFormat"}
 """Fields of an annotation that belong to the Prometheus data source, not to the dashboard's own schema."""
 
@@ -46,9 +53,20 @@ def test_a_dashboard_is_what_the_current_schema_says(panels, name, pages, errors
     found = errors("GDashboard", page)
     for panel in panels(page):
         found += errors("GPanel", panel) + errors(OPTIONS[panel["type"]], panel["options"])
+        drawn = panel["fieldConfig"]["defaults"].get("custom", {})
         if panel["type"] in CUSTOM:
-            found += errors(CUSTOM[panel["type"]], panel["fieldConfig"]["defaults"]["custom"])
+            found += errors(CUSTOM[panel["type"]], drawn)
+        else:
+            assert panel["type"] == "stat"
+            assert drawn == {}
     assert found == []
+
+
+def test_no_panel_is_left_out_of_the_check(panels, pages):
+    """A panel inside a closed row, or of a type without a schema, would not be looked at."""
+    assert not any(panel.get("panels") for page in pages.values() for panel in page["panels"])
+    assert {panel["type"] for page in pages.values() for panel in panels(page)} == set(OPTIONS)
+    assert set(OPTIONS) - set(CUSTOM) == {"stat"}
 
 
 def test_the_schema_sees_what_grafanalib_writes_by_itself(errors):

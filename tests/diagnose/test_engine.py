@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -257,3 +258,15 @@ def test_a_rule_whose_optional_source_was_not_read_does_not_stand_in_the_way_of_
     assert said.klass is klass
     if klass is Class.HEALTHY:
         assert said.confidence == diagnose(window, window).verdict.confidence
+
+
+def test_a_rise_too_small_to_blame_is_told_with_its_figure(plant):
+    """1.05 times as slow at the same load is 0.05 / 1.05 = 4.8 % of step time: healthy, and a note has both step times and the share."""
+    slower = plant(group=1.05)
+    told = diagnose(slower.window(), plant().window())
+    assert told.verdict.klass is Class.HEALTHY
+    (note,) = [note for note in told.notes if "in the healthy past" in note]
+    assert f"{slower.step_time * 1e3:.1f} ms" in note
+    assert f"{plant().step_time * 1e3:.1f} ms" in note
+    said = float(re.search(r"([\d.]+)%", note)[1])  # type: ignore[index]
+    assert said == pytest.approx(100 * 0.05 / 1.05, abs=1.0)

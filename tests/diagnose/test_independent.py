@@ -16,7 +16,7 @@ from collector.model import Clock, Engine, Window
 from diagnose import independent
 from diagnose.confidence import calibration
 from diagnose.engine import diagnose
-from diagnose.model import Class
+from diagnose.model import Class, Finding, Healthy, NoData
 
 
 @dataclass(frozen=True)
@@ -28,19 +28,25 @@ class Dense:
     running: Sequence[float] = (8.0,) * 64
     length: Sequence[float] = (4000.0,) * 64  # KV tokens of a request
     prompts: Sequence[float] = (2.0,) * 64  # prompt tokens per step
+    answers: Sequence[float] = (100.0,) * 64  # tokens of an answer: so many steps lie between two requests' beginnings
     slow: Mapping[int, float] = field(default_factory=dict)
     stopped: Mapping[int, float] = field(default_factory=dict)  # seconds ago
     clock: Clock = Clock.NONE
     base: float = 0.010
     per_token: float = 0.0001
     per_kv: float = 1e-8
+    per_begun: float = 0.0  # of a step in which a request begins
+    queued: float = 0.0  # seconds that a request queues
+    kept: float = 0.0  # seconds that its first token takes outside the ranks
 
     def window(self) -> Window:
         rng = np.random.default_rng(3)
         rows, columns = self.ranks, self.seconds
-        running, length, prompts = (np.array(x[:rows]) for x in (self.running, self.length, self.prompts))
-        tokens, kv = running + prompts, running * length
-        steps = (self.base + self.per_token * tokens + self.per_kv * kv) * np.array([self.slow.get(r, 1.0) for r in range(rows)])
+        running, length, prompts, answers = (np.array(x[:rows]) for x in (self.running, self.length, self.prompts, self.answers))
+        tokens, kv, begun = running + prompts, running * length, running / answers
+        steps = (self.base + self.per_token * tokens + self.per_kv * kv + self.per_begun * np.minimum(begun, 1.0)) * np.array(
+            [self.slow.get(r, 1.0) for r in range(rows)]
+        )
         if self.clock is Clock.FORWARD:
             steps = np.full(rows, steps.max())
         noisy = steps[:, None] * (1 + 0.01 * rng.standard_normal((rows, columns)))
@@ -63,9 +69,13 @@ class Dense:
             signals.STEPS_ACTIVE: rate,
             signals.STEPS_IDLE: np.zeros((rows, columns)),
             signals.ACCEPT_LENGTH: np.ones((rows, columns)),
-            signals.FIRST_TOKEN_TIME: 0.1 * flat,
-            signals.FIRST_TOKENS: flat,
+            signals.FINISHED_REQUESTS: begun[:, None] * rate,
+            signals.REQUEST_QUEUE_TIME: self.queued * begun[:, None] * rate,
+            signals.REQUEST_PREFILL_TIME: 2.0 * begun[:, None] * np.where(going, 1.0, 0.0),  # two steps
         }
+        first = (begun[:, None] * rate).sum(axis=0, keepdims=True)
+        values[signals.FIRST_TOKENS] = first
+        values[signals.FIRST_TOKEN_TIME] = first * (self.queued + self.kept) + 3.0 * begun.sum() * flat  # three steps
         if self.clock is Clock.UNKNOWN:
             del values[signals.STEPS_IDLE]
         edges = 1.8e9 + np.arange(columns + 1.0)
@@ -109,6 +119,70 @@ def test_longer_steps_under_more_load_are_no_slow_card(ratio: float) -> None:
         assert verdict(replace(Dense(per_kv=1e-6), **levels)).cause != "slow_rank", name
 
 
+def test_short_answers_that_begin_often_are_no_slow_card() -> None:
+    """Steps in which a request begins cost 12 ms more; on rank 1 a fifth are such steps, on the others a fiftieth. Its tokens, prompts and
+    KV are fewer, and its steps longer for what begins in them."""
+    plant = Dense(
+        running=(8.0, 2.0, 8.0, 8.0),
+        answers=(400.0, 10.0, 400.0, 400.0),
+        prompts=(2.0, 2.0, 2.0, 2.0),
+        per_begun=0.012,
+        seconds=60,
+    )
+    found = independent.pace(plant.window())
+    assert found is not None
+    assert found.longer[1] > 0.1
+    assert found.slower[1] < 0
+    alone = independent.pace(plant.window().without(signals.FINISHED_REQUESTS))
+    assert alone is not None
+    assert alone.slower[1] > 0.1  # without that count it would have looked slow
+
+
+def test_a_slow_card_is_not_excused_by_chance() -> None:
+    """As many requests begin on it as on its peers: what few beginnings differ by is not counted as load."""
+    window = Dense(slow={1: 1.2}, answers=(100.0, 90.0, 105.0, 100.0)).window()
+    found = independent.pace(window)
+    assert found is not None
+    assert found.slower[1] == pytest.approx(1 - 1 / 1.2, abs=0.02)
+
+
+def outside(plant: Dense, *without: str):
+    said = {o.rule: o.outcome for o in diagnose(plant.window().without(*without)).outcomes}
+    return said["outside_the_ranks"]
+
+
+@pytest.mark.parametrize("clock", [Clock.NONE, Clock.FORWARD])
+def test_a_first_token_that_is_kept_outside_is_the_front_ends_doing(clock: Clock) -> None:
+    """vLLM tells of each request how long it queued and was computed: a second beyond that and four steps was not the ranks'."""
+    found = outside(Dense(kept=1.0, queued=0.02, clock=clock, seconds=30))
+    assert isinstance(found, Finding)
+    (seen,) = found.evidence
+    assert seen.observed - (seen.expected or 0.0) == pytest.approx(1.0, abs=0.05)  # three of the steps were there
+    assert isinstance(outside(Dense(queued=0.02, clock=clock, seconds=30)), Healthy)
+
+
+def test_a_queue_on_the_ranks_is_not_outside() -> None:
+    """Requests that waited two seconds for their first step waited on the rank."""
+    assert isinstance(outside(Dense(queued=2.0, seconds=30)), Healthy)
+
+
+def test_requests_that_outlast_the_window_do_not_speak_for_it() -> None:
+    """Answers of 4,000 tokens stay 45 s: what ends in 30 s began before, so nothing is said of the front end, and why."""
+    found = outside(Dense(kept=1.0, answers=(4000.0,) * 64, seconds=30))
+    assert isinstance(found, NoData)
+    assert "a longer window would tell" in found.why
+
+
+@pytest.mark.parametrize(
+    "name", [signals.REQUEST_QUEUE_TIME, signals.REQUEST_PREFILL_TIME, signals.FINISHED_REQUESTS, signals.FIRST_TOKENS]
+)
+def test_without_one_of_vllms_request_times_nothing_is_said_of_the_front_end(name: str) -> None:
+    """And the one that is missing is named, not SGLang's."""
+    found = outside(Dense(kept=1.0, seconds=30), name)
+    assert isinstance(found, NoData)
+    assert found.missing == (name,)
+
+
 def test_more_requests_and_longer_contexts_are_told_apart_on_dense_ranks() -> None:
     """Four times the requests, or four times the length, lengthen that rank's own steps: load, and which of the two."""
     many = verdict(Dense(per_kv=1e-6, running=(8.0, 32.0, 8.0, 8.0)))
@@ -131,6 +205,28 @@ def test_equal_cards_are_never_above_their_bound(running, length, prompts, costs
     found = independent.pace(plant.window())
     assert found is not None
     assert np.nanmax(found.slower) < 0.02
+
+
+def test_a_slow_rank_that_gets_its_prompts_by_the_second_is_no_prefill_skew() -> None:
+    """All ranks get 200 prompt tokens a second. Rank 1 needs 15 times as long for a step, so 15 times as many fall into each: the prompts
+    do not explain its steps, they come of them."""
+    rate, quick, slow = 200.0, Dense(prompts=(0.0,) * 4), 15.0
+    base = quick.base + quick.per_token * 8 + quick.per_kv * 32000
+    # S = slow (base + per_token rate S)
+    steps = [slow_r * base / (1 - slow_r * quick.per_token * rate) for slow_r in (1.0, slow, 1.0, 1.0)]
+    found = verdict(Dense(prompts=[rate * s for s in steps], slow={1: slow}))
+    assert (found.klass, found.cause, found.ranks) == (Class.SINGLE_POINT, "slow_rank", (1,))
+    assert found.share is not None
+    assert found.share.mid == pytest.approx(1 - steps[0] / steps[1], abs=0.02)
+
+
+def test_prompts_that_come_faster_to_one_rank_are_load() -> None:
+    """Rank 1 gets 5,000 prompt tokens a second its peers 200, on equal cards: its steps are longer by what they take. Load."""
+    rates, cards = (200.0, 5000.0, 200.0, 200.0), Dense()
+    base = cards.base + cards.per_token * 8 + cards.per_kv * 32000
+    steps = [base / (1 - cards.per_token * rate) for rate in rates]
+    found = verdict(Dense(prompts=[rate * s for rate, s in zip(rates, steps, strict=True)]))
+    assert (found.klass, found.cause, found.ranks) == (Class.LOAD, "long_prefill", (1,))
 
 
 def test_in_a_lockstep_without_waits_nobody_is_named() -> None:

@@ -1,4 +1,4 @@
-"""The product against a running engine and this machine's own /proc: whose process is starved, whose is stopped, whose card is hot."""
+"""The product against a running engine and this machine's own /proc: whose process is starved, held or stopped, whose card is hot."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -23,7 +24,10 @@ from workload.config import ClusterConfig
 
 pytestmark = pytest.mark.cluster
 
-STARVED, HOT, STOPPED = 2, 1, 3
+STARVED, HOT, STOPPED, HELD = 2, 1, 3, 1
+QUOTA_US, PERIOD_US = 2_000, 100_000
+"""A fiftieth of a core: a rank of the virtual device needs three to eight times that."""
+
 SPIN = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
 
 
@@ -44,6 +48,50 @@ def theft(pid: int) -> Iterator[None]:
         os.sched_setaffinity(pid, allowed)
 
 
+class Groups:
+    """Where this kernel takes CPU quotas: cgroup v2 with its cpu controller, or v1's."""
+
+    def __init__(self) -> None:
+        top = Path("/sys/fs/cgroup")
+        self.v2 = (top / "cgroup.controllers").exists()
+        self.top = top if self.v2 else top / "cpu"
+
+    def why_not(self) -> str:
+        """Why no group can be made here; "" where one can."""
+        if self.v2 and "cpu" not in (self.top / "cgroup.subtree_control").read_text().split():
+            return "the cpu controller is not handed to groups below the topmost (cgroup.subtree_control)"
+        probe = self.top / f"slowrank-probe-{os.getpid()}"
+        try:
+            probe.mkdir()
+            probe.rmdir()
+        except OSError as error:
+            return f"this user can make no CPU cgroup below {self.top}: {error.strerror}"
+        return ""
+
+    @contextmanager
+    def quota(self, pid: int) -> Iterator[None]:
+        """The process in a group of its own with a quota; put back where it was afterwards."""
+        lines = [line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
+        own = next(path for _, controllers, path in lines if (not controllers if self.v2 else "cpu" in controllers.split(",")))
+        group = self.top / f"slowrank-test-{os.getpid()}"
+        group.mkdir()
+        try:
+            if self.v2:
+                (group / "cpu.max").write_text(f"{QUOTA_US} {PERIOD_US}")
+            else:
+                (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+                (group / "cpu.cfs_quota_us").write_text(str(QUOTA_US))
+            (group / "cgroup.procs").write_text(str(pid))
+            yield
+        finally:
+            with suppress(OSError):  # the process may have ended
+                (self.top / own.strip("/") / "cgroup.procs").write_text(str(pid))
+            group.rmdir()
+
+
+GROUPS = Groups()
+
+
 async def _observe(cluster: Cluster) -> dict[str, Verdict]:
     target = with_machines(parse_target(cluster.url), [f"{cluster.url}/dcgm/metrics"], frozenset({Source.PROCFS}))
     intake, stop = Intake(), asyncio.Event()
@@ -58,6 +106,10 @@ async def _observe(cluster: Cluster) -> dict[str, Verdict]:
     with theft(cluster.pid(f"rank{STARVED}")):
         await asyncio.sleep(16)
         said["starved"] = diagnose(intake.window(target.engine, 12), past).verdict
+    if not GROUPS.why_not():
+        with GROUPS.quota(cluster.pid(f"rank{HELD}")):
+            await asyncio.sleep(14)
+            said["held"] = diagnose(intake.window(target.engine, 10), past).verdict
     await asyncio.sleep(2)
     os.kill(cluster.pid(f"rank{STOPPED}"), signal.SIGSTOP)
     await asyncio.sleep(12)
@@ -90,6 +142,14 @@ def test_the_process_whose_cpu_is_taken_is_named_with_the_reason(said):
     verdict = said["starved"]
     assert (verdict.cause, verdict.ranks) == ("host_cpu_starved", (STARVED,)), verdict.summary
     assert "its process has its CPU taken by something else" in verdict.summary
+
+
+@pytest.mark.skipif(bool(GROUPS.why_not()), reason=GROUPS.why_not())
+def test_the_process_that_its_cgroup_holds_is_named_with_the_reason(said):
+    """A quota smaller than what it needs: the kernel counts the time that it was held."""
+    verdict = said["held"]
+    assert (verdict.cause, verdict.ranks) == ("host_cpu_starved", (HELD,)), verdict.summary
+    assert "throttled by its cgroup's CPU quota" in verdict.summary
 
 
 def test_the_stopped_process_is_named_by_its_state(said):

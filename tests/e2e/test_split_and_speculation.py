@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
-from collector.intake import Intake
-from collector.scrape import parse_target, scrape
+from collector.model import Window
 from diagnose.engine import diagnose
-from diagnose.model import Class, Verdict
-from workload.cluster import Cluster
+from diagnose.model import Class
+from tests.e2e.side_by_side import Play, play
 from workload.config import ClusterConfig, EngineFlags
 from workload.scheduling.settings import Speculation, Split
 
@@ -18,31 +15,19 @@ pytestmark = pytest.mark.cluster
 
 RANK = 2
 
-
-async def _observe(cluster: Cluster, fault: str) -> tuple[Verdict, Verdict]:
-    target, intake, stop = parse_target(cluster.url), Intake(), asyncio.Event()
-    task = asyncio.create_task(scrape([target], intake.feed, stop=stop))
-    await asyncio.sleep(14)
-    before = diagnose(intake.window(target.engine, 8)).verdict
-    cluster.inject(fault, rank=RANK)
-    await asyncio.sleep(16)
-    after = diagnose(intake.window(target.engine, 10)).verdict
-    stop.set()
-    await task
-    return before, after
+ENGINES = {"pd_queue_skew": EngineFlags(split=Split(role="prefill")), "speculation_skew": EngineFlags(speculation=Speculation())}
 
 
-@pytest.mark.parametrize(
-    ("fault", "engine"),
-    [
-        ("pd_queue_skew", EngineFlags(split=Split(role="prefill"))),
-        ("speculation_skew", EngineFlags(speculation=Speculation())),
-    ],
-)
-def test_the_fault_is_named_with_its_rank(fault, engine):
+@pytest.fixture(scope="module")
+def played() -> dict[str, tuple[Window, Window]]:
+    plays = [Play(ClusterConfig(ranks=4, seed=5, engine=engine), fault, RANK) for fault, engine in ENGINES.items()]
+    return dict(zip(ENGINES, play(plays), strict=True))
+
+
+@pytest.mark.parametrize("fault", ENGINES)
+def test_the_fault_is_named_with_its_rank(played, fault):
     """Four ranks, no past: nobody is blamed before the fault, and its rank is within ten seconds of it."""
-    with Cluster(ClusterConfig(ranks=4, seed=5, engine=engine)) as cluster:
-        before, after = asyncio.run(_observe(cluster, fault))
+    before, after = (diagnose(window).verdict for window in played[fault])
     assert before.cause is None, before.summary
     assert after.cause == fault, after.summary
     assert after.klass is Class.LOAD

@@ -6,7 +6,6 @@ between the two: the same rates, in a window long enough to say that they last.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from pathlib import Path
 
@@ -16,10 +15,9 @@ import pytest
 from collector.engines.kinds import recognise
 from collector.intake import Intake
 from collector.model import Clock, Page, Window
-from collector.scrape import parse_target, scrape
 from diagnose.engine import diagnose
 from diagnose.model import Class, EngineDiagnosis
-from workload.cluster import Cluster
+from tests.e2e.side_by_side import Play, play
 from workload.config import ClusterConfig, VllmFlags
 from workload.vllm.dense import NAME
 
@@ -123,31 +121,29 @@ SEVERITY = 2.0
 """100 ms of a rank's host in steps of 40 ms: with experts the group's rise is twice what more load could explain."""
 
 
-async def _observe(cluster: Cluster, fault: str, rank: int) -> tuple[EngineDiagnosis, EngineDiagnosis]:
-    target, intake, stop = parse_target(cluster.url), Intake(), asyncio.Event()
-    task = asyncio.create_task(scrape([target], intake.feed, stop=stop))
-    await asyncio.sleep(20)
-    before = intake.window(target.engine, 16)
-    cluster.inject(fault, rank=rank, severity=SEVERITY)
-    await asyncio.sleep(18)
-    after = intake.window(target.engine, 14)
-    stop.set()
-    await task
-    return diagnose(before), diagnose(after, before)
+@pytest.fixture(scope="module")
+def played() -> dict[str, tuple[Window, Window]]:
+    experts = ClusterConfig(ranks=4, vllm=VllmFlags(moe=True), seed=5)
+    configs = {"experts": experts, "dense": msgspec.structs.replace(experts, vllm=VllmFlags(moe=False), model_name=NAME)}
+    plays = [Play(config, "slow_rank", 1, SEVERITY, healthy=20, faulty=18, settling=4) for config in configs.values()]
+    return dict(zip(configs, play(plays), strict=True))
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("moe", [False, True], ids=["dense", "experts"])
-def test_a_slow_rank_of_the_workload(moe: bool) -> None:
-    """Dense: healthy, then the rank is named. With experts: the slowdown is seen against the past, and nobody is named."""
-    config = ClusterConfig(ranks=4, vllm=VllmFlags(moe=moe), seed=5)
-    with Cluster(config if moe else msgspec.structs.replace(config, model_name=NAME)) as cluster:
-        before, after = asyncio.run(_observe(cluster, "slow_rank", 1))
-    assert before.engine.kind == "vllm"
-    if moe:
-        assert before.verdict.klass is Class.INSUFFICIENT
-        assert (after.verdict.klass, after.verdict.ranks) == (Class.INSUFFICIENT, ())
-        assert after.verdict.cause == "whole_group_slow"
-    else:
-        assert before.verdict.klass in {Class.HEALTHY, Class.INSUFFICIENT}  # insufficient while the clock does not show
-        assert (after.verdict.klass, after.verdict.cause, after.verdict.ranks) == (Class.SINGLE_POINT, "slow_rank", (1,))
+def test_a_slow_rank_without_experts_is_named(played) -> None:
+    """Dense engines step for themselves: healthy (insufficient while the clock does not show), then the rank is named."""
+    before, after = played["dense"]
+    assert diagnose(before).engine.kind == "vllm"
+    assert diagnose(before).verdict.klass in {Class.HEALTHY, Class.INSUFFICIENT}
+    verdict = diagnose(after, before).verdict
+    assert (verdict.klass, verdict.cause, verdict.ranks) == (Class.SINGLE_POINT, "slow_rank", (1,))
+
+
+@pytest.mark.cluster
+def test_a_slow_rank_with_experts_is_everybodys(played) -> None:
+    """In lockstep the slowdown is seen against the past, and nobody is named."""
+    before, after = played["experts"]
+    assert diagnose(before).engine.kind == "vllm"
+    assert diagnose(before).verdict.klass is Class.INSUFFICIENT
+    verdict = diagnose(after, before).verdict
+    assert (verdict.klass, verdict.cause, verdict.ranks) == (Class.INSUFFICIENT, "whole_group_slow", ())

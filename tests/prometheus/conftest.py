@@ -95,9 +95,10 @@ def stored(serve, server_binary, tmp_path) -> Iterator[Stored]:
 
 @contextmanager
 def _prometheus(serve, promtool: Path, folder: Path, samples: Sequence[tuple[str, str, float]]) -> Iterator[str]:
+    """External labels, as in production: remote read puts them on each series."""
     text, data, config = folder / "samples.om", folder / "prometheus", folder / "prometheus.yml"
     text.write_text("\n".join(f"{series} {value} {at:.3f}" for series, value, at in samples) + "\n# EOF\n")
-    config.write_text("global: {}\n")
+    config.write_text("global: {external_labels: {region: eu, replica: a}}\n")
     command = [str(promtool), "tsdb", "create-blocks-from", "openmetrics", str(text), str(data)]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
     options = [f"--config.file={config}", f"--storage.tsdb.path={data}", "--storage.tsdb.retention.time=100y"]

@@ -78,6 +78,17 @@ def test_a_stored_load_is_as_old_as_its_snapshot() -> None:
     assert block.facts.kv_bytes_per_token == pytest.approx(50_000)
 
 
+def test_a_pool_of_no_number_says_nothing() -> None:
+    """Infinite capacity is no capacity; the bytes of a token are unknown then, not NaN."""
+    block = blocks.loads(
+        "e",
+        "n:1",
+        loads(timestamp=[999.5, 1014.0], memory_kv_cache_gb=[20.0, np.inf], memory_token_capacity=[4e5, np.inf], num_used_tokens=[1, 1]),
+    )
+    assert block is not None
+    assert block.facts.kv_bytes_per_token is None
+
+
 def test_a_rank_that_never_published_is_not_idle() -> None:
     """A snapshot time of 0 is no load of 0."""
     block = blocks.loads("e", "n:1", loads(num_running_reqs=[0, 4], timestamp=[0.0, 1014.0]))

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from collector.intake import Intake
 from collector.prometheus.api import Api, Server
+from collector.prometheus.fetch import Known
 from collector.prometheus.matchers import parse as match
+from collector.prometheus.queries import QUERIES
 from collector.prometheus.read import Answer, Scope, read
 from diagnose.engine import diagnose
 from diagnose.model import Class, Verdict
@@ -64,6 +67,7 @@ def test_pages_prometheus_and_victoriametrics_agree(captures, helpers, stored) -
             samples += helpers.scraped(whole, every, f'instance="{cluster}:30000",job="sglang",cluster="{cluster}"')
             samples += helpers.exported(whole, every, cluster)
     servers = stored(samples)
+    asyncio.run(both_ways(servers.prometheus))
     for name, path in captures.items():
         for every in INTERVALS:
             live, cluster = Intake(depth_s=SECONDS + 1), f"{name}-{every:g}"
@@ -88,6 +92,23 @@ def test_pages_prometheus_and_victoriametrics_agree(captures, helpers, stored) -
                     assert (alone.klass, alone.cause, alone.ranks) == (pages.klass, pages.cause, pages.ranks), (cluster, alone.summary)
                     assert share(alone, name) == pytest.approx(share(pages, name), abs=WITHOUT), cluster
             print(f"| {name} | {every:g} s | " + " | ".join(f"{one:.1%}" for one in row) + " |")  # the table of docs/prometheus.md
+
+
+async def both_ways(url: str) -> None:
+    """A real Prometheus gives the same series as chunks and in JSON, sample by sample."""
+    async with Api(Server(url)) as api:
+        assert await api.streams()
+        for query in QUERIES:
+            start, end, matchers = START + 10, START + 100, match('cluster="host_cpu_starved-1"')
+            known = Known(await api.labels([query.series(matchers)], start, end))
+            chunks = known.own(await api.chunks(query.taking(matchers), start, end))
+            assert chunks is not None
+            plain = {frozenset(one.labels.items()): one for one in await api.raw(query.samples(matchers, end - start), end)}
+            assert len(plain) == len(chunks)
+            for one in chunks:
+                other = plain[frozenset(one.labels.items())]
+                assert np.array_equal(one.times, other.times)
+                assert np.array_equal(one.values, other.values)
 
 
 def share(verdict: Verdict, cause: str) -> float:

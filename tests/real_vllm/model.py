@@ -12,7 +12,8 @@ VOCABULARY = 512
 
 
 def write(folder: Path, kind: str) -> None:
-    """config.json and a tokenizer of single bytes; two layers of width 128, with eight experts for `moe`."""
+    """config.json and a tokenizer of single bytes; two layers of width 128 with eight experts for `moe`, for `dense` four layers of width
+    256, so that a prompt of some hundred tokens takes longer than what every step costs."""
     folder.mkdir(parents=True, exist_ok=True)
     config: dict[str, object] = {
         "vocab_size": VOCABULARY,
@@ -31,7 +32,14 @@ def write(folder: Path, kind: str) -> None:
         "torch_dtype": "bfloat16",
     }
     own: dict[str, dict[str, object]] = {
-        "dense": {"architectures": ["LlamaForCausalLM"], "model_type": "llama"},
+        "dense": {
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            "hidden_size": 256,
+            "intermediate_size": 1024,
+            "num_hidden_layers": 4,
+            "head_dim": 64,
+        },
         "moe": {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2},
     }
     (folder / "config.json").write_text(json.dumps(config | own[kind]))

@@ -1,19 +1,16 @@
-"""A real vLLM 0.32 with two ranks on this machine's CPU, one of them slowed by 60 ms a forward. docs/vllm.md says how to have one.
+"""A real vLLM 0.32 with two ranks on this machine's CPU, and what slowrank says of it. docs/vllm.md says how to have one.
 
-Opt-in: minutes each, and 6 GB of memory. Only structure is asserted: steps on a CPU that others use have no steady length.
+Opt-in: a start of minutes for each of two servers, and 6 GB of memory. Only structure is asserted: steps on a CPU that others use have no
+steady length. SLOWRANK_VLLM_REPORTS names a folder that keeps each report as text.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
-import socket
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,9 +18,11 @@ from typing import Any
 import httpx
 import pytest
 
-HERE = Path(__file__).parent
-PYTHON = os.environ.get("SLOWRANK_VLLM_PYTHON", "")
-START_S = 400.0  # 90 to 170 s on two cores that others used as well
+from tests.real_vllm.server import PYTHON, Request, Server, served
+
+SLOW, MS = 1, 60.0
+FOR = "25s"
+KEPT = os.environ.get("SLOWRANK_VLLM_REPORTS", "")
 
 pytestmark = [
     pytest.mark.vllm,
@@ -31,80 +30,98 @@ pytestmark = [
 ]
 
 
-@contextlib.contextmanager
-def served(kind: str, folder: Path) -> Iterator[str]:
-    """A server of two ranks that serves twelve users, the second rank slowed."""
-    subprocess.run([PYTHON, str(HERE / "model.py"), str(folder / kind), kind], check=True)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    own = {"SLOWRANK_SLOW_RANK": "1", "SLOWRANK_SLOW_MS": "60", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_HOST_IP": "127.0.0.1"}
-    quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    path = f"{Path(PYTHON).parent}{os.pathsep}{kept.get('PATH', '')}"
-    arguments = ["--host", "127.0.0.1", "--port", str(port), "--load-format", "dummy", "--served-model-name", kind, "--enforce-eager"]
-    arguments += ["--max-model-len", "1024", "--max-num-seqs", "32", "--data-parallel-size", "2", "--api-server-count", "1"]
-    with (folder / "log").open("w") as log:
-        command = [str(Path(PYTHON).parent / "vllm"), "serve", str(folder / kind), *arguments]
-        server = subprocess.Popen(command, env=kept | own | quiet | {"PATH": path}, stdout=log, stderr=subprocess.STDOUT)
-    url, done = f"http://127.0.0.1:{port}", threading.Event()
-    users = [threading.Thread(target=use, args=(url, kind, done, seed)) for seed in range(12)]
-    try:
-        wait(server, url, folder / "log")
-        for user in users:
-            user.start()
-        time.sleep(5)
-        yield url
-    finally:
-        done.set()
-        for user in users:
-            if user.ident is not None:
-                user.join(60)
-        server.terminate()
-        server.wait(60)
+@pytest.fixture(scope="module")
+def dense(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with served("dense", tmp_path_factory.mktemp("dense")) as server:
+        yield server
 
 
-def wait(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    until = time.monotonic() + START_S
-    while time.monotonic() < until:
-        assert server.poll() is None, log.read_text()[-2000:]
-        with contextlib.suppress(httpx.HTTPError):
-            if httpx.get(f"{url}/health", timeout=2).status_code == 200:
-                return
-        time.sleep(1)
-    raise AssertionError(f"not up after {START_S:.0f} s: {log.read_text()[-2000:]}")
+@pytest.fixture(scope="module")
+def moe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with served("moe", tmp_path_factory.mktemp("moe")) as server:
+        yield server
 
 
-def use(url: str, model: str, done: threading.Event, seed: int) -> None:
-    rng = random.Random(seed)
-    with httpx.Client(base_url=url, timeout=60) as client:
-        while not done.is_set():
-            body = {"model": model, "prompt": [rng.randrange(10, 250) for _ in range(32)], "max_tokens": 64, "ignore_eos": True}
-            with contextlib.suppress(httpx.HTTPError):
-                client.post("/v1/completions", json=body)
+def slowrank(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "slowrank", *arguments], capture_output=True, text=True, check=False)
 
 
-def slowrank(*arguments: str) -> tuple[int, dict[str, Any]]:
-    done = subprocess.run([sys.executable, "-m", "slowrank", *arguments, "--format", "json"], capture_output=True, text=True, check=False)
-    return done.returncode, json.loads(done.stdout) if done.stdout else {"error": done.stderr}
+def diagnosed(name: str, folder: Path, server: Server, *more: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and the engine's part of the report, of pages that are recorded first; the text is kept if wanted."""
+    capture = folder / f"{name}.slowrank"
+    recorded = slowrank("record", server.url, "--for", FOR, "-o", str(capture), *(one for one in more if one == "--procfs"))
+    assert capture.exists(), recorded.stderr
+    options = [one for one in more if one != "--procfs"]
+    done = slowrank("diagnose", str(capture), *options, "--format", "json")
+    if KEPT:
+        said = slowrank("diagnose", str(capture), *options)
+        Path(KEPT, f"{name}.txt").write_text(f"{said.stdout}{said.stderr}exit {said.returncode}\n")
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)["engines"][0]
 
 
-def test_a_slow_dense_rank_is_named(tmp_path: Path) -> None:
-    """Its own steps say so, though request counts are alike."""
-    with served("dense", tmp_path) as url:
-        code, report = slowrank("diagnose", url, "--for", "25s")
-    verdict = report["engines"][0]["verdict"]
-    assert (code, verdict["cause"], verdict["ranks"]) == (1, "slow_rank", [1])
+def long_on_rank_0(rng: random.Random) -> Request:
+    """Four of five requests are long and pinned to rank 0."""
+    if rng.random() < 0.8:
+        return Request(rng.randint(700, 900), rng.randint(60, 100), 0)
+    return Request(rng.randint(8, 40), rng.randint(60, 100), 1)
 
 
-def test_in_a_lockstep_nobody_is_named_and_the_fixed_delay_is_no_slow_card(tmp_path: Path) -> None:
-    """All steps are equally long: insufficient evidence. Pinned prompts are computed on the rank that they are pinned to, and do not name
-    the other one."""
-    with served("moe", tmp_path) as url:
-        code, report = slowrank("diagnose", url, "--for", "25s", "--clock", "lockstep")
-        assert (code, report["engines"][0]["verdict"]["class"], report["engines"][0]["verdict"]["ranks"]) == (
-            3,
-            "insufficient-evidence",
-            [],
-        )
-        _, probed = slowrank("probe", url, "--tokens", "900", "--yes")
-    assert probed["ranks"] in ([], [1])
+def test_a_slow_dense_rank_is_named(dense: Server, tmp_path: Path) -> None:
+    """Its own steps say so; the counts of requests, which the balancer holds alike, differ by far less."""
+    with dense.users(), dense.delayed(SLOW, MS):
+        code, engine = diagnosed("dense-slow", tmp_path, dense)
+    verdict, rows = engine["verdict"], engine["rank_table"]
+    assert (code, verdict["class"], verdict["cause"], verdict["ranks"]) == (1, "single-point", "slow_rank", [SLOW])
+    running, steps = ([row[name] for row in rows] for name in ("running", "step_time"))
+    assert max(running) / min(running) < 0.7 * max(steps) / min(steps)
+
+
+def test_uneven_dense_requests_are_load(dense: Server, tmp_path: Path) -> None:
+    """Long requests pinned to one rank: it steps longer, and its load says why."""
+    with dense.users(long_on_rank_0):
+        code, engine = diagnosed("dense-skew", tmp_path, dense)
+    assert (code, engine["verdict"]["class"], engine["verdict"]["ranks"]) == (1, "load", [0])
+
+
+def test_in_a_lockstep_a_fixed_delay_names_nobody(moe: Server, tmp_path: Path) -> None:
+    """All steps are equally long, and a sleep shows in no count of the kernel's: insufficient evidence, also with --procfs."""
+    with moe.users(), moe.delayed(SLOW, MS):
+        code, engine = diagnosed("moe-slow", tmp_path, moe, "--clock", "lockstep", "--procfs")
+    verdict = engine["verdict"]
+    assert (code, verdict["class"], verdict["ranks"]) == (3, "insufficient-evidence", [])
+    assert "one rank may be slow" in json.dumps(engine["findings"]) + json.dumps(verdict)
+
+
+def test_in_a_lockstep_the_kernel_names_the_starved_rank(moe: Server, tmp_path: Path) -> None:
+    """What steals the CPU of one rank's worker shows in that process' run-queue delay, and in nothing of vLLM's."""
+    with moe.users():
+        diagnosed("moe-healthy", tmp_path, moe, "--procfs", "--clock", "lockstep")
+        with moe.starved(SLOW):
+            past = str(tmp_path / "moe-healthy.slowrank")
+            code, engine = diagnosed("moe-starved", tmp_path, moe, "--procfs", "--clock", "lockstep", "--baseline", past)
+    verdict = engine["verdict"]
+    assert (code, verdict["cause"], verdict["ranks"]) == (1, "host_cpu_starved", [SLOW])
+
+
+def test_uneven_lockstep_requests_blame_no_rank(moe: Server, tmp_path: Path) -> None:
+    """At this size steps do not follow attention, so nothing is lost to how requests are dealt, and no card is blamed for it."""
+    with moe.users(long_on_rank_0):
+        _, engine = diagnosed("moe-skew", tmp_path, moe, "--clock", "lockstep")
+    assert engine["verdict"]["class"] in {"load", "insufficient-evidence", "healthy"}
+
+
+def test_pinned_prompts_do_not_blame_a_rank_for_a_fixed_delay(moe: Server) -> None:
+    """Each prompt is computed on the rank that it is pinned to; a delay that every step pays slows all prompts alike."""
+    with moe.delayed(SLOW, MS):
+        done = slowrank("probe", moe.url, "--tokens", "900", "--yes", "--format", "json")
+    assert json.loads(done.stdout)["ranks"] in ([], [SLOW])
+
+
+def test_a_stopped_rank_is_stuck_while_health_says_200(moe: Server, tmp_path: Path) -> None:
+    """Last, as requests are lost by it: all ranks stand, and the state of one process says which stopped them."""
+    with moe.users(), moe.stopped(SLOW):
+        code, engine = diagnosed("moe-stopped", tmp_path, moe, "--clock", "lockstep", "--procfs")
+        health = httpx.get(f"{moe.url}/health", timeout=5).status_code
+    verdict = engine["verdict"]
+    assert (code, verdict["cause"], verdict["ranks"], health) == (1, "stuck_rank", [SLOW], 200)

@@ -24,6 +24,9 @@ def _rule(name: str, *needs: str) -> Rule:
     return Rule(name, Class.LOAD, Severity.NOTE, "", needs, lambda case, limits: Healthy(""), f"About {name}.")
 
 
+OURS = tuple(signal for signal in CATALOGUE.values() if not signal.only)
+"""What an SGLang engine can have."""
+
 RULES = MappingProxyType(
     {"hot": _rule("hot", signals.EXPERT_LOAD), "late": _rule("late", signals.SYNC_WAIT, signals.RECV_WAIT), "calm": _rule("calm")}
 )
@@ -54,7 +57,16 @@ def test_everything_there_lets_every_rule_answer() -> None:
     assert checkup.complete
     assert (checkup.impossible, checkup.weaker) == ((), ())
     first = render(checkup, 100).splitlines()[0]
-    assert first == f"host:1 (sglang): {len(CATALOGUE)} of {len(CATALOGUE)} signals on all 2 ranks; every rule can answer"
+    assert first == f"host:1 (sglang): {len(OURS)} of {len(OURS)} signals on all 2 ranks; every rule can answer"
+
+
+def test_what_only_the_other_engine_has_is_not_missed() -> None:
+    """Times of single requests are vLLM's: there they are asked for, and with SGLang nobody is told to turn them on."""
+    name = signals.REQUEST_QUEUE_TIME
+    window = _window(name)
+    assert name not in {s.signal.name for s in examine(window, RULES).sightings}
+    vllm = examine(replace(window, engine=Engine("host:1", "vllm")), RULES)
+    assert _state(vllm, name) is State.UNSEEN
 
 
 def test_a_missing_signal_names_its_flag_what_it_adds_and_whom_it_blocks() -> None:
@@ -96,7 +108,7 @@ def test_the_json_form_holds_the_same() -> None:
     document = to_json([examine(_window(signals.SYNC_WAIT, problems=(Problem("x", "y"),)), RULES)])
     (engine,) = document["engines"]
     assert document["schema"] == "slowrank.doctor/1"
-    assert [s["signal"] for s in engine["signals"]] == list(CATALOGUE)
+    assert [s["signal"] for s in engine["signals"]] == [signal.name for signal in OURS]
     lost = next(s for s in engine["signals"] if s["signal"] == signals.SYNC_WAIT)
     assert (lost["there"], lost["missing_on_ranks"], lost["rules"]) == (False, [0, 1], ["late"])
     assert engine["complete"] is False

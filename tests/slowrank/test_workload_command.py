@@ -168,9 +168,11 @@ def test_a_scenario_is_drawn_and_simulated(tmp_path: Any) -> None:
     done = CliRunner().invoke(app, ["workload", "simulate", "--scenario", str(scenario), "-o", str(tmp_path / "mine.slowrank")])
     assert done.exit_code == 0, done.output
     assert "of 2 ranks over 5 s" in " ".join(done.stdout.split())
+    mixed = tmp_path / "mixed.toml"
+    mixed.write_text("ranks = 2\nduration = 5\n[engine]\nmixed = true")
     for command in (
-        ["plot", "pd_queue_skew", "-o", str(tmp_path)],
-        ["simulate", "--scenario", "pd_queue_skew", "-o", str(tmp_path / "pd")],
+        ["plot", str(mixed), "-o", str(tmp_path)],
+        ["simulate", "--scenario", str(mixed), "-o", str(tmp_path / "mixed")],
     ):
         done = CliRunner().invoke(app, ["workload", *command])
         assert done.exit_code == 2

@@ -275,6 +275,29 @@ def test_uneven_load_shows_in_pairs(name):
     assert level_waits(now)
 
 
+def test_speculation_skew_yields_fewer_tokens_a_row():
+    """1 + .7 + .49 + .343 tokens of a row and step on every rank, 1 + .07 + .0049 + .0003 on the one whose drafts are refused; the last
+    step of a request may make fewer. That rank's requests stay longer, and so it has more of them."""
+    before, now, rank = both("speculation_skew")
+    table = played("speculation_skew")
+    (planned,) = load("speculation_skew").schedule
+    times, moments = table.loads_times, table.moments()
+
+    def a_row(begin: float, end: float) -> list[float]:
+        grown = moments[np.searchsorted(times, end)] - moments[np.searchsorted(times, begin)]
+        return list(grown[:, 5] / grown[:, 1])
+
+    early, late = a_row(3.0, planned.onset), a_row(planned.onset + SETTLED, planned.onset + planned.duration)
+    assert early == pytest.approx([2.533] * RANKS, rel=0.03)
+    assert late[rank] == pytest.approx(1.075, rel=0.03)
+    assert others(late, rank) == pytest.approx([2.533] * (RANKS - 1), rel=0.03)
+    assert now.running[rank] > 1.5 * usual(now.running, rank)
+    assert level_waits(now)
+    assert max(before.running) < 2 * min(before.running)
+    lengths = (table.load("verified") + table.load("accepted"))[-1] / table.load("verified")[-1]
+    assert np.argmin(lengths) == rank
+
+
 def test_two_causes_show_both_marks():
     """Long contexts on one rank and a starved process on another: the one has the pairs, the other waits least."""
     name = "two_long_contexts_and_starved_host"

@@ -10,7 +10,7 @@ import pytest
 from workload import faults
 from workload.fault_table import filled
 from workload.plot import draw, picture
-from workload.scenario import load, parse
+from workload.scenario import parse
 from workload.trace import Point, points
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
@@ -84,9 +84,9 @@ def test_a_picture_is_drawn_to_scale():
 
 
 def test_a_scenario_is_drawn_from_virtual_time_and_what_it_cannot_play_is_said(tmp_path):
-    """The file has the scenario's name; a split engine is refused there."""
+    """The file has the scenario's name; mixed prefill is refused there."""
     path = draw(parse(STORY, "story.toml", "story", Path()), tmp_path)
     assert path == tmp_path / "story.svg"
     assert lines(ET.parse(path).getroot(), "#d55e00")
-    with pytest.raises(ValueError, match="virtual time does not play an engine split"):
-        draw(load("pd_queue_skew"), tmp_path)
+    with pytest.raises(ValueError, match="virtual time does not play mixed prefill"):
+        draw(parse("[engine]\nmixed = true", "mixed.toml", "mixed", Path()), tmp_path)

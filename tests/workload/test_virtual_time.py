@@ -287,6 +287,30 @@ def test_the_same_seed_makes_the_same_figures_and_another_one_others():
     assert (first.counter(name)[5:] != other.counter(name)[5:]).all()
 
 
+def test_speculation_makes_as_many_tokens_as_are_accepted():
+    """With every draft accepted a row yields 1 + 3 tokens a step and is counted once; what the card verifies, four tokens a row, shows in
+    what is dispatched to experts: 8 copies of each."""
+    flags = EngineFlags(speculation=Speculation(steps=3, accept=1.0))
+
+    def two(control: VirtualControl) -> None:
+        for rank in range(2):
+            control.pin(Pin(f"pin{rank}", rank, 5, exactly(1000), exactly(10), exactly(50_000)))
+
+    table = play(config=ClusterConfig(ranks=2, traffic=None, engine=flags), prepare=two, seconds=20.0)
+    window = Window(table, 5.0, 19.0)
+    assert window.grown('dp_attention_tokens_total{kind="scheduled"}').tolist() == [5 * window.steps] * 2
+    assert window.grown('realtime_tokens_total{mode="decode"}').tolist() == [4 * 5 * window.steps] * 2
+    n, b, _, bb, _, g = table.moments()[-1].T
+    assert (b == 5 * n).all()
+    assert (bb == 25 * n).all()
+    assert (g == 20 * n).all()
+    assert (table.load("accepted") == 3 * table.load("verified")).all()
+    dispatched = window.grown('eplb_gpu_physical_count_count{layer="10"}')[0]
+    assert dispatched / (window.steps / 20) == pytest.approx(8 * 2 * 5 * 4, rel=0.1)  # every 20th step is told
+    assert not window.grown('forward_execution_seconds_total{category="decode"}').any()
+    assert (window.grown('forward_execution_seconds_total{category="target_verify"}') > 13).all()
+
+
 @pytest.mark.parametrize(
     "faults",
     [
@@ -336,7 +360,6 @@ def test_the_collector_is_as_it_was_afterwards():
     [
         (ClusterConfig(device="cpu"), "device 'cpu'"),
         (ClusterConfig(engine=EngineFlags(mixed=True)), "mixed prefill"),
-        (ClusterConfig(engine=EngineFlags(speculation=Speculation())), "speculation"),
     ],
 )
 def test_what_virtual_time_cannot_play_is_refused(config, says):

@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -19,11 +20,12 @@ from collector.intake import Intake
 from collector.model import Source
 from slowrank.app import app
 from workload import labels
-from workload.config import ClusterConfig
+from workload.config import ClusterConfig, EngineFlags
 from workload.face import specs
 from workload.face.loads import DisaggregationSection, LoadSnapshot, MemorySection, QueuesSection
 from workload.face.loads_page import as_object, parse_include
 from workload.schedule import Scheduled, parse
+from workload.scheduling.settings import Speculation, Split
 from workload.virtual_time.recording import START, Recording
 from workload.virtual_time.simulate import simulate
 from workload.virtual_time.table import Table
@@ -202,6 +204,50 @@ def test_the_cards_pages_tell_a_hot_card_and_change_nothing_else(tmp_path):
     assert {dict(found)["0"] for found in clocks[1:]} == {"1980"}
     for source in (Source.SGLANG_LOADS, Source.SGLANG_METRICS):
         assert bodies(tmp_path / "with", source) == bodies(tmp_path / "without", source)
+
+
+def recorded(path: Path, flags: EngineFlags, fault: str) -> list[list[dict[str, Any]]]:
+    """Each rank's entry of each `/v1/loads` of half a minute of 4 ranks with the fault from second 10 on."""
+    with Recording(path) as recording:
+        simulate(ClusterConfig(ranks=4, seed=9, engine=flags), [parse(f"{fault},onset=10")], 30.0, recording)
+    return [json.loads(body)["loads"] for body in bodies(path, Source.SGLANG_LOADS)]
+
+
+def test_a_speculating_engine_says_how_many_drafts_are_accepted(tmp_path):
+    """In a section that is absent until something was verified, between the memory and the hand-over, as the face has it."""
+    pages = recorded(tmp_path / "spec", EngineFlags(speculation=Speculation()), "speculation_skew:rank=2")
+    assert all("speculative" not in load for load in pages[0])
+    names = list(pages[-1][2])
+    assert names[names.index("memory") + 1] == "speculative"
+    assert names[names.index("memory") + 2] == "disaggregation"
+    lengths = [load["speculative"]["accept_length"] for load in pages[-1]]
+    rates = [load["speculative"]["accept_rate"] for load in pages[-1]]
+    assert lengths.index(min(lengths)) == rates.index(min(rates)) == 2
+    assert [lengths[r] for r in (0, 1, 3)] == pytest.approx([2.533] * 3, abs=0.15)  # since the start
+    assert rates[2] == pytest.approx(0.0752 / 3, abs=0.02)  # of the last 40 decodes: all of them under the fault
+
+
+@pytest.mark.parametrize(("role", "queue"), [("decode", "decode_transfer_queue_reqs"), ("prefill", "prefill_inflight_queue_reqs")])
+def test_a_split_engine_shows_its_queues(role, queue, tmp_path):
+    """Requests whose KV is on its way pile up where the link is slow, and count as waiting; the mode is on every rank's entry, and its
+    fields are the face's. The prefill side says how fast its link is, the receiving side does not know."""
+    pages = recorded(tmp_path / role, EngineFlags(split=Split(role)), "pd_queue_skew:rank=1")
+    snapshot = LoadSnapshot(memory=MemorySection(1.0, 1.0, 1.0, 5), disaggregation=DisaggregationSection(), queues=QueuesSection())
+    face = msgspec.json.decode(msgspec.json.encode(as_object(snapshot, parse_include(None))))
+    for load in pages[-1]:
+        assert list(load) == list(face)
+        assert list(load["disaggregation"]) == list(face["disaggregation"])
+        assert load["disaggregation"]["mode"] == role
+        assert load["num_active_tokens"] <= load["num_total_tokens"]
+    queued = [load["disaggregation"][queue] for load in pages[-1]]
+    assert queued[1] >= 2 + max(queued[r] for r in (0, 2, 3))
+    if role == "decode":
+        assert pages[-1][1]["num_waiting_reqs"] >= queued[1]
+    speeds = [load["disaggregation"]["kv_transfer_speed_gb_s"] for load in pages[-1]]
+    if role == "prefill":
+        assert speeds[1] < 0.01 * min(speeds[r] for r in (0, 2, 3))
+    else:
+        assert speeds == [0.0] * 4
 
 
 def test_a_rank_that_never_took_a_step_shows_its_first_snapshot():

@@ -67,7 +67,7 @@ def test_counted_steps_are_the_schedulers_own(seed):
         if rng.random() < 0.01 and rid:
             aborts.append(rng.randint(max(1, rid - 5), rid))
         due, flying, messages = flying, [], submits or aborts
-        if messages and (batch := lane.catch_up(step, open_end=True)) is not None:
+        if messages and (batch := lane.catch_up(step, flying=True)) is not None:
             due.append(batch)
         for scheduler in (real, lane.scheduler):
             for number, prompt, output in submits:

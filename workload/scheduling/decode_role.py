@@ -102,8 +102,7 @@ class DecodeScheduler(Scheduler):
             turned.first.append(request.rid)
             turned.sent.append(Sent(transfer.size, transfer.ended - transfer.since))
             turned.stages.append(("decode_transferred", transfer.ended - transfer.since))
-            request.filled = request.prompt
-            request.scheduled = request.produced = 1
+            request.scheduled = 1
             if request.output == 1:
                 self._ended(request)
                 self.prefixes.gone([request.rid])

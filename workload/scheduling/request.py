@@ -20,8 +20,7 @@ class Request(msgspec.Struct, eq=False):
     output: int
     arrived: float = 0.0  # monotonic seconds
     scheduled: int = 0  # output tokens whose step has been scheduled
-    produced: int = 0  # output tokens whose step has ended
-    filled: int = 0  # context tokens whose KV is there or on its way
+    filled: int = 0  # context tokens prefilled, the cached ones included; one that decodes has all of its context but the last token
     held: int = 0  # KV tokens taken
     aborted: bool = False
     prefix: tuple[Segment, ...] = ()  # what the prompt begins with; the rank's own cache then tells `cached`
@@ -58,10 +57,12 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
     mode: Literal["extend", "mixed", "decode"]
     tokens: int
     pairs: int
-    max_prefix: int
+    max_prefix: int  # context before the chunk that is prefilled, of the request that has most; a decode row's is not counted
     cached_tokens: int  # prefix tokens of the requests whose prefill starts here
     requests: tuple[Request, ...]  # those that get tokens out of this step
     gains: tuple[int, ...]  # how many each of them gets
+    first: tuple[Request, ...] = ()  # of `requests`: those that get their first token
+    last: tuple[Request, ...] = ()  # of `requests`: those that get their last one
     started: tuple[Request, ...] = ()  # those that run for the first time
     rows: int = 0  # decode rows
     row_pairs: int = 0  # pairs of the decode rows
@@ -69,21 +70,24 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
     accepted: int = 0  # drafted tokens that were accepted
 
     @property
+    def decoding(self) -> tuple[Request, ...]:
+        """The decode rows."""
+        return self.requests[len(self.requests) - self.rows :]
+
+    @property
     def extends(self) -> bool:
         return self.mode != "decode"
 
 
-@dataclass(slots=True)
-class Result:
+class Result(msgspec.Struct):
     """What came out of a step."""
 
-    first: list[int] = field(default_factory=list)
-    finished: list[int] = field(default_factory=list)
+    first: list[int] = []
+    finished: list[int] = []
     generated: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Retracted:
+class Retracted(msgspec.Struct, frozen=True, gc=False):
     """Taken back for want of KV since last asked."""
 
     requests: int = 0

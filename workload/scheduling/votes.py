@@ -46,7 +46,7 @@ class GraphVotes:
             row[Column.IS_EXTEND] = int(batch.extends)
             row[Column.NUM_TOKENS] = batch.tokens
             row[Column.NUM_TOKENS_FOR_LOGPROB] = len(batch.requests)
-            row[Column.MAX_PREFIX_LEN] = batch.max_prefix
+            row[Column.MAX_PREFIX_LEN] = max([batch.max_prefix, *[r.context - 1 for r in batch.decoding]])
             row[Column.ATTENTION_PAIRS] = batch.pairs
         return row
 

@@ -30,7 +30,8 @@ class Shape(msgspec.Struct, frozen=True):
 
 def draw(lengths: Lengths, rng: random.Random) -> int:
     """One length, in tokens."""
-    return min(max(round(lengths.median * math.exp(lengths.sigma * rng.gauss(0, 1))), lengths.low), lengths.high)
+    drawn = round(lengths.median * math.exp(lengths.sigma * rng.gauss()))
+    return lengths.low if drawn < lengths.low else min(drawn, lengths.high)
 
 
 def shape(prompt: Lengths, fresh: Lengths | None, output: Lengths, rng: random.Random) -> Shape:

@@ -42,7 +42,7 @@ VALUES: dict[str, tuple[tuple[str, ...], ...]] = {
     "dp_attention_steps_total": (("active",), ("idle",)),
     "cuda_graph_passes_total": (("decode_cuda_graph",), ("decode_none",), ("prefill_none",)),
     "realtime_tokens_total": (("prefill_compute",), ("prefill_cache",), ("decode",)),
-    "forward_execution_seconds_total": (("decode",), ("extend",), ("idle",)),
+    "forward_execution_seconds_total": (("decode",), ("target_verify",), ("extend",), ("idle",)),
     "eplb_balancedness": (("decode",), ("extend",)),
     "time_to_first_token_seconds": (("true",),),
     "eplb_gpu_physical_count": tuple((str(layer),) for layer in SAMPLED_LAYERS),
@@ -60,6 +60,11 @@ class Column:
     values: tuple[str, ...]  # of the family's own labels
     rank: int
     le: str = ""
+
+
+def forward(config: ClusterConfig) -> str:
+    """What the forward of a decode is called."""
+    return "decode" if config.engine.speculation is None else "target_verify"
 
 
 def columns(config: ClusterConfig) -> list[Column]:

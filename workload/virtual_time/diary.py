@@ -20,6 +20,22 @@ class Extend(msgspec.Struct, frozen=True, gc=False):
     cached: int
 
 
+class HandOver(msgspec.Struct, frozen=True, gc=False):
+    """What a rank of a split engine tells of its queues between prefill and decode. Requests, but where it says tokens."""
+
+    active_tokens: int
+    ready_tokens: int
+    bootstrap: int
+    inflight: int
+    prealloc: int
+    transfer: int
+    retracted: int
+    gb_per_second: float  # of the last transfer, and milliseconds
+    milliseconds: float
+    waiting: int  # for the step, their KV being there
+    ready: int
+
+
 class Published(msgspec.Struct, frozen=True, gc=False):
     """A load snapshot as far as the scheduler knows it, written at the end of loop `row`; `at` in seconds."""
 
@@ -34,17 +50,24 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     prefill_tokens: int
     prefill_us: int
     hit_rate: float
+    verified: int = 0  # rows, by speculation, since the start
+    accepted: int = 0  # drafts, since the start
+    accept_rate: float = 0.0  # of drafts, in the last log window
+    hand_over: HandOver | None = None  # of a split engine
 
 
 @dataclass(slots=True)
 class Diary:
-    """One row per loop. `base`: the first rank's begin; `end`: the step's end on the cards, NaN where none was launched."""
+    """One row per loop, from loop `first` on. `base`: the first rank's begin; `end`: the step's end on the cards, NaN where none was
+    launched."""
 
+    first: int
     hosts: HostTimes
     base: list[float] = field(default_factory=list)
     end: list[float] = field(default_factory=list)
     tokens: list[list[int]] = field(default_factory=list)
     pairs: list[list[int]] = field(default_factory=list)
+    gained: list[list[int]] = field(default_factory=list)  # under speculation only: tokens that each rank's decode makes
     graph: list[bool] = field(default_factory=list)
     level: list[float] = field(default_factory=list)  # balancedness
     extending: list[tuple[int, int]] = field(default_factory=list)  # (row, rank): launched an extend

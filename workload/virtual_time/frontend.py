@@ -53,7 +53,7 @@ class Frontend(Flights[_Flight]):
             self._pinned.order(order)
         elif isinstance(order, DeskOrder):
             super().order(order)
-            self._engine.held = self._desk.held
+            self._engine.results.held = self._desk.held
 
     def _choose(self, rid: int, request: Shape, pinned: int | None) -> int:  # noqa: ARG002  # as in `workload.frontend`
         rank = self._steering.choose(self._loop.time(), request.prompt, pinned)
@@ -75,7 +75,9 @@ class Frontend(Flights[_Flight]):
 
     def hear(self) -> None:
         """Passes on which requests have ended."""
-        heard, self._engine.heard = self._engine.heard, []
+        results = self._engine.results
+        heard = results.finished.copy()
+        results.finished.clear()
         if self._desk.held:
             self._loop.call_later(self._desk.held, self._end, heard)
         else:
@@ -119,7 +121,7 @@ class _Selector(selectors.SelectSelector):
             # an end of a request only sets timers as a rule: then the engine goes on, without a turn of the event loop
             while self.now < self.until:
                 self.now = max(self.now, self.engine.run(self.until))
-                if self.engine.heard:
+                if self.engine.results.finished:
                     self.frontend.hear()
         return []
 

@@ -1,12 +1,15 @@
 """One rank's scheduler, without asking it when the answer is known.
 
 While nobody waits and nobody ends, a decode step adds one token to every running request. Such steps are counted, and given to the
-scheduler together when something happens. Every decision is the scheduler's own.
+scheduler together when something happens. Every decision is the scheduler's own. Under speculation nobody knows how many tokens a step
+will make, and on a split engine not when a request comes over the link: there every step is asked for.
 """
 
 from __future__ import annotations
 
 from workload.scheduler import Batch, Scheduler
+from workload.scheduling.decode_role import DecodeScheduler
+from workload.scheduling.prefill_role import PrefillScheduler
 
 _NEVER = 1 << 62  # a step that is not reached
 
@@ -16,54 +19,61 @@ class Lane:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
+        self.split = isinstance(scheduler, PrefillScheduler | DecodeScheduler)
         self.due = 0
         self.rows = 0
         self.pairs = 0
         self._counted_from = 0  # the first step that the scheduler has not heard of
+        self._left = _NEVER  # steps until the first of the running requests ends, once all is told
 
     def used(self, step: int) -> int:
         """KV tokens in use once `step` is scheduled."""
         return self.scheduler.kv.used + self.rows * max(0, step + 1 - self._counted_from)
 
-    def catch_up(self, step: int, *, open_end: bool = False) -> Batch | None:
-        """Tells the scheduler of the steps counted before `step`, with their results.
+    def catch_up(self, step: int, *, flying: bool = False) -> Batch | None:
+        """Tells the scheduler of the steps counted before `step`.
 
-        With `open_end` the result of the last of them, still in flight, is left to `Scheduler.complete`: its batch is returned, if it
-        was counted.
+        With `flying` the batch of the last of them, whose result is still to come, is returned for `Scheduler.complete`, if it was
+        counted; the others brought nobody's first or last token, and nothing is to be booked for them.
         """
         counted = step - self._counted_from
+        rows = self.rows
         self._counted_from = step
-        if counted <= 0 or not self.rows:
+        if counted <= 0 or not rows:
             return None
         scheduler = self.scheduler
-        requests = tuple(scheduler.running)
-        ended = counted - open_end
-        for request in requests:
+        for request in scheduler.running:
             request.scheduled += counted
-            request.filled += counted
             request.held += counted
-            request.produced += ended
-        scheduler.kv.take(counted * len(requests))
+        scheduler.kv.take(counted * rows)
         scheduler.ratio.decoded(counted)
-        if not open_end:
+        self.pairs += counted * rows
+        self._left -= counted
+        if not flying:
             return None
-        rows, pairs = self.rows, self.pairs + (counted - 1) * self.rows
-        longest = max(r.filled for r in requests)
-        return Batch("decode", rows, pairs, longest, 0, requests, (1,) * rows, rows=rows, row_pairs=pairs)
+        requests, pairs = tuple(scheduler.running), self.pairs - rows
+        return Batch("decode", rows, pairs, 0, 0, requests, (1,) * rows, rows=rows, row_pairs=pairs)
 
     def ask(self, step: int) -> Batch | None:
         """The scheduler's own batch for `step`; `catch_up` comes first."""
-        batch = self.scheduler.next_batch()
-        running = self.scheduler.running
+        scheduler = self.scheduler
+        batch = scheduler.next_batch()
+        running, before = scheduler.running, self.rows
         self.rows = rows = len(running)
-        self.pairs = sum([r.prompt + r.scheduled for r in running])
         self._counted_from = step + 1
-        if self.scheduler.waiting_uncached_tokens:
-            self.due = step + 1  # somebody is to be prefilled
+        if batch is not None and batch.extends and rows == before + len(batch.requests) - len(batch.last):
+            new = running[before:]  # nobody was aborted, and who runs stands still for this step
+        else:
+            new, self.pairs, self._left = running, 0, _NEVER
+        if new:
+            self.pairs += sum([r.prompt + r.scheduled for r in new])
+            self._left = min(self._left, *[r.output - r.scheduled for r in new])
+        if scheduler.waiting_uncached_tokens or (rows and scheduler.acceptance is not None) or (self.split and not scheduler.idle):
+            self.due = step + 1  # somebody is to be prefilled, drafts are to be drawn, or something may come over a link
         elif not rows:
             self.due = _NEVER
         else:
             # the step in which somebody makes the last token, or for which the pool may not have room, is the scheduler's
-            fits = 1 + max(0, self.scheduler.kv.free) // rows
-            self.due = step + min(fits, *[r.output - r.scheduled for r in running])
+            fits = 1 + max(0, scheduler.kv.free) // rows
+            self.due = step + min(fits, self._left)
         return batch

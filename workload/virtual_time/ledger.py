@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from workload.config import ClusterConfig
@@ -20,7 +20,7 @@ from workload.face.metrics import FLUSH_S
 from workload.reporter import GAP_LIMIT, LOG_EVERY
 from workload.virtual_time import block
 from workload.virtual_time.block import Launched, Mask
-from workload.virtual_time.columns import FIRST_TOKEN, columns, key
+from workload.virtual_time.columns import FIRST_TOKEN, columns, forward, key
 from workload.virtual_time.diary import Diary, Published
 from workload.virtual_time.hosts import Array
 
@@ -31,8 +31,7 @@ _RATIO = np.array(specs.IMBALANCE_RATIOS)
 _FIRST = np.array(specs.FIRST_TOKEN_SECONDS)
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(msgspec.Struct, frozen=True, gc=False):
     """A rank's published load, with what the reporter knows beside its scheduler."""
 
     known: Published
@@ -76,6 +75,7 @@ class Ledger:
         self.columns = columns(config)
         self.values: Array = np.zeros(len(self.columns))
         self._ranks = n = config.ranks
+        self._forward = forward(config)
         self._loads, self._metrics = loads, metrics
         self._loads_due, self._metrics_due = Scrapes(loads_every), Scrapes(metrics_every)
         self._duration = duration
@@ -111,7 +111,7 @@ class Ledger:
             ends = np.array([*diary.base[1:], until])
             new = Launched.of(diary)
             both = new.after(self._last)
-            book = block.booked(both, diary)
+            book = block.booked(both, diary, self._forward)
             self._count(diary, until, ends, both, book, next_begin)
             self._publish(diary, until, ends, both, book)
             self._last = Launched(*(getattr(new, name)[-1:] for name in new.__slots__))
@@ -258,5 +258,5 @@ def _moments(both: Launched) -> Array:
     decode = both.decode
     t = np.diff(both.at, axis=0) * 1e6
     on = decode[1:] & decode[:-1] & (t < GAP_LIMIT * 1e6)
-    b, t = both.tokens[1:] * on, t * on
-    return np.stack((on.astype(float), b, t, b * b, b * t, b)).cumsum(axis=1)
+    b, t, g = both.tokens[1:] * on, t * on, both.gains[1:] * on
+    return np.stack((on.astype(float), b, t, b * b, b * t, g)).cumsum(axis=1)

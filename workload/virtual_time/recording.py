@@ -42,21 +42,21 @@ class Recording:
         self._metrics = MetricsPage(config, columns)
 
     def loads(self, at: float, snapshots: list[Snapshot]) -> None:
-        self._page("sglang-loads", at, LOADS_TYPE, self._loads.render(at, snapshots))
+        self._page("sglang-loads", at, LOADS_TYPE, self._loads.quoted(at, snapshots))
 
     def metrics(self, at: float, values: Array) -> None:
-        self._page("sglang-metrics", at, METRICS_TYPE, self._metrics.render(values))
+        self._page("sglang-metrics", at, METRICS_TYPE, self._metrics.quoted(values))
 
     def cards(self, at: float, page: str) -> None:
         """A page of the cards' exporter, which is a server of its own."""
-        self._page("dcgm", at, METRICS_TYPE, page, node=EXPORTER)
+        self._page("dcgm", at, METRICS_TYPE, msgspec.json.encode(page), node=EXPORTER)
 
     def close(self) -> None:
         if not self._file.closed:
             with self._file:
                 self._file.write(self._packer.flush())
 
-    def _page(self, source: str, at: float, content_type: str, body: str, node: str = "") -> None:
+    def _page(self, source: str, at: float, content_type: str, quoted: bytes, node: str = "") -> None:
         line: dict[str, object] = {
             "engine": self._engine,
             "node": node or self._engine,
@@ -65,7 +65,7 @@ class Recording:
             "took": _TOOK,
             "status": 200,
             "content_type": content_type,
-            "text": body,
+            "text": msgspec.Raw(quoted),
         }
         self._put(line)
         self.pages += 1

@@ -164,8 +164,6 @@ def _check(config: ClusterConfig) -> None:
             (f"device {config.device!r}", config.device != "virtual"),
             ("a vLLM engine", config.vllm is not None),
             ("mixed prefill", engine.mixed),
-            ("speculation", engine.speculation is not None),
-            ("an engine split into prefill and decode", engine.split is not None),
             ("a graph for prefill", engine.prefill_graph_tokens > 0),
         )
         if there

@@ -9,7 +9,19 @@ from workload.virtual_time.columns import Column, key
 from workload.virtual_time.hosts import Array
 from workload.virtual_time.ledger import Snapshot
 
-FIELDS = ("running", "waiting", "uncached", "used", "total", "prefill_tokens", "prefill_us", "at")
+FIELDS = (
+    "running",
+    "waiting",
+    "uncached",
+    "used",
+    "total",
+    "prefill_tokens",
+    "prefill_us",
+    "verified",
+    "accepted",
+    "accept_rate",
+    "at",
+)
 
 
 class Table:

@@ -11,6 +11,7 @@ from collections import Counter
 
 from workload.config import Limits
 from workload.scheduler import Scheduler
+from workload.scheduling.prefill import prefill
 from workload.scheduling.request import Batch, Request
 
 
@@ -36,48 +37,15 @@ class VllmScheduler(Scheduler):
         room = self._make_room_for_decodes()
         rows = tuple(self.running[: self._limits.chunk_tokens])
         row_pairs, gains, _ = self._progress(rows)
-        longest = max((r.filled for r in rows), default=0)
         self.running = [r for r in self.running if r.to_come]
-
         budget = self._limits.chunk_tokens - len(rows)
-        tokens = pairs = cached = 0
-        out: list[Request] = []
-        started: list[Request] = []
-        while budget > 0 and (request := self._next_prefill(budget, len(out), admit=room)) is not None:
-            if request.filled == 0:
-                request.filled = request.cached
-                self._hold(request, request.cached)
-                cached += request.cached
-                if not request.scheduled:
-                    started.append(request)
-            length = min(budget, request.context - request.filled)
-            self._hold(request, length)
-            tokens += length
-            pairs += length * request.filled + length * (length + 1) // 2
-            longest = max(longest, request.filled)
-            request.filled += length
-            budget -= length
-            if request.filled < request.context:
-                self._partial = request
-                break
-            self._partial = None
-            request.scheduled += 1
-            out.append(request)
-        if not rows and not tokens:
+        admits = self._keep_partial(budget) and room
+        step = prefill(budget, self._partial, lambda left, ended: self._let_in(ended, left) if admits else None, self._hold)
+        self._partial = step.partial
+        if not rows and not step.tokens:
             return None
-        self.running += [r for r in out if r.to_come]
-        return Batch(
-            "decode" if not tokens else "mixed" if rows else "extend",
-            tokens + len(rows),
-            pairs + row_pairs,
-            longest,
-            cached,
-            requests=(*out, *rows),
-            gains=(*(1 for _ in out), *gains),
-            started=tuple(started),
-            rows=len(rows),
-            row_pairs=row_pairs,
-        )
+        self.running += [r for r in step.ended if r.to_come]
+        return step.batch(rows, row_pairs, gains)
 
     def _make_room_for_decodes(self) -> bool:
         """Preempts until each decode can have its token. False when one was: then nothing new is admitted in this step."""
@@ -86,14 +54,17 @@ class VllmScheduler(Scheduler):
             self._preempt(self._partial or self.running[-1])
         return len(self.waiting) == before
 
-    def _next_prefill(self, budget: int, joining: int, *, admit: bool) -> Request | None:
-        """The request to prefill next: the one begun, else the head of the queue if there is a place and KV for its first chunk."""
-        if (begun := self._partial) is not None:
-            if min(budget, begun.context - begun.filled) <= self.kv.free:
-                return begun
-            self._preempt(begun)
-            return None
-        if not admit or not self.waiting or len(self.running) + joining >= self._limits.max_running_requests:
+    def _keep_partial(self, budget: int) -> bool:
+        """Preempts the request begun if its next chunk finds no KV. False then: nothing else is prefilled in this step."""
+        begun = self._partial
+        if begun is None or budget <= 0 or min(budget, begun.context - begun.filled) <= self.kv.free:
+            return True
+        self._preempt(begun)
+        return False
+
+    def _let_in(self, joining: list[Request], budget: int) -> Request | None:
+        """The head of the queue, if there is a place and KV for its first chunk of a step that has `budget` tokens left."""
+        if not self.waiting or len(self.running) + len(joining) >= self._limits.max_running_requests:
             return None
         request = self.waiting[0]
         if request.cached + min(budget, request.context - request.cached) > self.kv.free:

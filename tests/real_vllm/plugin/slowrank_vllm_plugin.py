@@ -1,13 +1,15 @@
 """For tests only, inside vLLM 0.32's processes on a CPU.
 
 Experts over several data-parallel ranks need two collectives of unequal parts that the CPU build does not have: equal ones stand in.
-SLOWRANK_SLOW_RANK and SLOWRANK_SLOW_MS make each forward of one rank later by so many milliseconds.
+SLOWRANK_DELAY_FILE names a file that may be written while the engine serves: `1 60` makes each forward of rank 1 later by 60 ms, and an
+empty file, or none, makes no forward later.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 
@@ -43,15 +45,23 @@ def register() -> None:
     CpuCommunicator.all_gatherv = all_gatherv
     CpuCommunicator.reduce_scatterv = reduce_scatterv
 
-    rank, delay = os.environ.get("SLOWRANK_SLOW_RANK"), float(os.environ.get("SLOWRANK_SLOW_MS", "0")) / 1000
+    asked = os.environ.get("SLOWRANK_DELAY_FILE")
     forward = CPUModelRunner._model_forward
-    if rank is None or getattr(forward, "slowed", False):
+    if asked is None or getattr(forward, "slowed", False):
         return
 
     def slowed(self: Any, *arguments: Any, **named: Any) -> Any:
-        if str(self.parallel_config.data_parallel_index) == rank:
-            time.sleep(delay)
+        time.sleep(delay_s(asked, self.parallel_config.data_parallel_index))
         return forward(self, *arguments, **named)
 
     slowed.slowed = True  # type: ignore[attr-defined]
     CPUModelRunner._model_forward = slowed
+
+
+def delay_s(path: str, rank: int) -> float:
+    """Seconds that the file asks this rank to be late by."""
+    try:
+        words = Path(path).read_text().split()
+    except OSError:
+        return 0.0
+    return float(words[1]) / 1000 if len(words) == 2 and words[0] == str(rank) else 0.0
