@@ -7,13 +7,14 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.metadata import version
 
 import structlog
 
 from collector import exported
 from collector.errors import ConfigError
-from collector.exporter import Exporter, Sample
+from collector.exporter import Exporter, Part, Sample
 from collector.model import Problem
 from slowrank.discovery.listing import Listing
 from slowrank.discovery.spec import EngineSpec
@@ -55,8 +56,7 @@ class Service:
         self.keepsakes.sweep()
         self.fleet = Fleet(self._watch, self._left)
         self._listing = Listing(plan.engines, plan.sources, self._changed.set, shard=plan.shard)
-        parts: dict[str, Callable[[], Iterator[Sample]]] = {"engines": self._of_engines, "service": self._of_service}
-        self.exporter = Exporter(parts)
+        self.exporter = Exporter(self._parts)
 
     async def run(self) -> None:
         """Until cancelled; then everything is written and closed."""
@@ -142,11 +142,12 @@ class Service:
         stuck = [w.spec.name for w in self.fleet.watches if now - w.beat > limit]
         return f"{len(stuck)} engines were not judged for {limit:.0f} s" if stuck else None
 
-    def _of_engines(self) -> Iterator[Sample]:
-        now = time.time()
+    def _parts(self) -> Iterator[tuple[str, Part]]:
+        """Of our own page: one for each engine."""
         for watch in self.fleet.watches:
-            yield from samples.of_engine(watch, now)
-        yield from samples.of_rules(self.fleet.watches)
+            yield "engines", partial(samples.of_engine, watch, time.time())
+        yield "engines", lambda: samples.of_rules(self.fleet.watches)
+        yield "service", self._of_service
 
     def _of_service(self) -> Iterator[Sample]:
         yield from samples.of_process()
