@@ -1,4 +1,4 @@
-"""Whose fault the lost time is: the device channel, and the cadence that no known cause explains. Pure.
+"""Whose fault the lost time is: the device channel, how attention work is dealt and what it costs. Pure.
 
 The cadence of a lockstep group follows the busiest rank: C = c0 + s max_r P_r + prefill + host + e, with P attention pairs per decode
 step and s seconds per pair (decoding reads each pair's KV once, so s is bytes per token over the card's memory bandwidth).
@@ -12,7 +12,7 @@ import numpy as np
 
 from collector import signals
 from collector.model import FloatArray, Window, once_a_window
-from diagnose import cards, lockstep, prefill
+from diagnose import cards, lockstep
 from diagnose.model import Share
 
 EFFICIENCY = (0.4, 0.7, 1.0)
@@ -146,7 +146,7 @@ class PairLoad:
 def pair_load(window: Window, baseline: Window | None = None) -> PairLoad | None:
     """The deal of attention work in a window; None without a second rank to compare, and when only the pair counter was observed while
     prompts were computed, since that counter cannot tell their pairs from those of decoding."""
-    if not _dealt(window):
+    if not dealt(window):
         return None
     pairs = mean_pairs(window)
     used = tuple(s for s in (signals.ATTENTION_PAIRS, signals.RESIDENT_TOKENS) if window.has(s))
@@ -161,7 +161,7 @@ def pair_load(window: Window, baseline: Window | None = None) -> PairLoad | None
 
 
 @once_a_window
-def _dealt(window: Window) -> bool:
+def dealt(window: Window) -> bool:
     """Whether the pairs of at least two ranks are known, and are those of decoding."""
     observed = int(np.count_nonzero(np.isfinite(mean_pairs(window))))
     return observed > 1 and (window.has(signals.RESIDENT_TOKENS) or _only_decodes(window))
@@ -171,49 +171,11 @@ def _only_decodes(window: Window) -> bool:
     return window.has(signals.PREFILL_TOKENS) and float(np.nan_to_num(window.mean(signals.PREFILL_TOKENS)).sum()) == 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Excess:
-    """Cadence above what the engine's own past explains, after pairs, prefill and host waits."""
-
-    share: Share  # of step time; mid may be negative
-    before: float  # s
-    now: float  # s
-    tokens_ratio: float | None  # tokens per step of the group against the past
-
-
-def excess(window: Window, baseline: Window | None, load_now: PairLoad | None, host_share: Share | None) -> Excess | None:
-    """What of the rise in cadence over `baseline` no known cause explains; None without a past, cadence, pairs or the host's share.
-    `load_now` is the window's `pair_load`."""
-    if baseline is None or host_share is None:
-        return None
-    now, before = lockstep.cadence(window), lockstep.cadence(baseline)
-    if now is None or before is None or load_now is None or load_now.cost is None or not _dealt(baseline):
-        return None
-    drag_now, drag_before = prefill.prefill_load(window), prefill.prefill_load(baseline)
-    if drag_now is None or drag_before is None:
-        return None
-    dragged = drag_now.drag * now - drag_before.drag * before
-    grown = load_now.busiest - lockstep.most(mean_pairs(baseline))
-    cost = load_now.cost
-    costs = sorted(grown * s for s in (cost.low, cost.high))
-    rise = now - before - dragged
-    share = Share(
-        (rise - grown * cost.mid - host_share.mid * now) / now,
-        (rise - costs[1] - host_share.high * now) / now,
-        (rise - costs[0] - host_share.low * now) / now,
-    )
-    return Excess(share, before, now, _ratio(tokens_per_step(window), tokens_per_step(baseline)))
-
-
 @once_a_window
 def tokens_per_step(window: Window) -> float | None:
     """Tokens that the whole group puts into one step; None when not observed."""
     tokens = lockstep.per_step(window, signals.ATTENTION_TOKENS)
     return float(np.nan_to_num(tokens).sum()) if np.isfinite(tokens).any() else None
-
-
-def _ratio(a: float | None, b: float | None) -> float | None:
-    return a / b if a is not None and b is not None and b > lockstep.LEAST_RATE else None
 
 
 @once_a_window

@@ -23,6 +23,7 @@ class Burst:
     peers: float  # of its peers' median then
     swing: float  # requests between the highest and the lowest excess over the peers
     chance: float  # requests by which chance moves such counts: the root of the peers' usual number
+    taken: float  # `swing` over that of all ranks' requests together, at most 1: whether the rank alone has what came
 
 
 def burst(window: Window, row: int) -> Burst | None:
@@ -39,11 +40,15 @@ def burst(window: Window, row: int) -> Burst | None:
     at = int(np.nanargmax(excess))
     level = float(np.median(usual[known]))
     swing = float(excess[known].max() - excess[known].min())
-    return Burst(float(held[row, at]), float(usual[at]), swing, math.sqrt(max(level, FEWEST)))
+    together = held[:, known].sum(axis=0)  # a rank not observed now and then leaves it unknown then
+    moved = lockstep.most(together) - lockstep.least(together)
+    taken = swing / moved if moved > swing else 1.0
+    return Burst(float(held[row, at]), float(usual[at]), swing, math.sqrt(max(level, FEWEST)), taken)
 
 
-def is_burst(found: Burst | None, swing: float) -> bool:
-    """Whether the requests swing by `swing` times what chance does, and fall back by at least half of their excess."""
+def is_burst(found: Burst | None, swing: float, taken: float) -> bool:
+    """Whether the requests swing by `swing` times what chance does, fall back by at least half of their excess, and are `taken` of
+    what the whole group's swing by: traffic that comes in bursts by itself reaches all ranks alike."""
     if found is None:
         return False
-    return found.swing >= swing * found.chance and found.swing >= (found.peak - found.peers) / 2
+    return found.swing >= swing * found.chance and found.swing >= (found.peak - found.peers) / 2 and found.taken >= taken

@@ -9,7 +9,7 @@ import numpy as np
 
 from collector import signals
 from collector.model import Clock, FloatArray, Window
-from diagnose import attribution, front_end, lockstep, prefill, prefill_drag, slow_card
+from diagnose import attribution, front_end, lockstep, over_past, prefill, prefill_drag, slow_card
 from diagnose.model import Share
 
 MIN_INTERVALS = 3
@@ -130,9 +130,14 @@ class Case:
         return front_end.first_tokens(self.window, self.group_drag)
 
     @cached_property
-    def excess(self) -> attribution.Excess | None:
+    def first_tokens_before(self) -> front_end.FirstTokens | None:
+        """The same of the healthy past."""
+        return front_end.first_tokens(self.baseline, prefill_drag.prefill_drag(self.baseline)) if self.baseline else None
+
+    @cached_property
+    def excess(self) -> over_past.Excess | None:
         """Cadence that no known cause explains, against the past; None on a prefill server, whose steps are as long as its prompts."""
-        return None if self.prefills else attribution.excess(self.window, self.baseline, self.pair_load, self.host_dry)
+        return None if self.prefills else over_past.excess(self.window, self.baseline, self.pair_load, self.host_dry)
 
     @cached_property
     def card(self) -> slow_card.Named | slow_card.Nobody | slow_card.Unidentified | None:

@@ -34,6 +34,10 @@ from diagnose.rules import Rule, load
 SIGNIFICANT = 0.03
 """Share of step time from which a second cause is reported beside the first: below it, no action on it would be noticed."""
 
+CERTAIN = 0.01
+"""Share of step time from which a second cause is reported even so, if the low end of its range reaches it: it is there, and may cost more
+once the first cause is gone. Chance costs healthy groups up to 0.015, but then no rule fires."""
+
 UNEXPLAINED = 0.10
 """Share of step time, beyond the healthy past's own, that is lost without a finding and still counts as healthy. Healthy chat loses up
 to 0.03 (chance deals unevenly, benchmarks/healthy_spread.py); twice what a rule blames a cause for must not be called healthy because no
@@ -117,7 +121,7 @@ def _adjudicate(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Ou
     also = tuple(
         _verdict(f, kind, LostTime(f.finding.share.mid if f.finding.share_of == STEP_TIME else None), (), ())
         for f in rest
-        if f.finding.share.mid >= SIGNIFICANT
+        if f.finding.share.mid >= SIGNIFICANT or f.finding.share.low >= CERTAIN
     )
     blamed = {first.rule.klass, *(v.klass for v in also)}
     return _verdict(first, kind, lost, _ruled_out(case, rules, outcomes, blamed), missing, also)

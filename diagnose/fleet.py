@@ -1,7 +1,7 @@
 """Engines that serve the same thing, as each other's measure where there is no healthy past. Pure.
 
 Twins carry different load, so a twin's step time is moved to this engine's load first, with the arithmetic that moves a past there
-(`attribution.excess`). Then the twins vote: an engine is slow only against more than half of them.
+(`over_past.excess`). Then the twins vote: an engine is slow only against more than half of them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from collector.model import Window
-from diagnose import attribution
+from diagnose import attribution, over_past
 from diagnose.model import Share
 
 QUORUM = 2
@@ -22,7 +22,7 @@ class Measure:
     """What the twins say about an engine: the twin in the middle, and the excess over it."""
 
     twin: Window
-    excess: attribution.Excess
+    excess: over_past.Excess
     tokens_ratio: float  # tokens per step against that twin's
     twins: int  # that carry comparable load
 
@@ -51,7 +51,7 @@ def measure(window: Window, beside: Iterable[Window], host: Share | None, tokens
     """
     found: list[Measure] = []
     for twin in beside:
-        over = attribution.excess(window, twin, attribution.pair_load(window, twin), host)
+        over = over_past.excess(window, twin, attribution.pair_load(window, twin), host)
         if over is not None and over.tokens_ratio is not None and 1 / tokens <= over.tokens_ratio <= tokens:
             found.append(Measure(twin, over, over.tokens_ratio, 0))
     if len(found) < QUORUM:

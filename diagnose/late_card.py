@@ -37,7 +37,8 @@ def late_card(case: Case, least: float) -> LateCard | None:
     if case.step_time is None or (case.excess is not None and case.excess.share.mid < least):
         return None  # steps are as short as ever: whatever leads, nobody pays
     found = case.card
-    if not isinstance(found, slow_card.Named) or isinstance(late_host(case, Limits(THRESHOLDS)), LateHost):
+    host = late_host(case, Limits(THRESHOLDS))
+    if not isinstance(found, slow_card.Named) or (isinstance(host, LateHost) and host.share.mid >= least):
         return None
     share = _share(case, found)
     return LateCard(found.row, share, case.excess is not None, (_evidence(case, found),), found.clear) if share.mid >= least else None

@@ -9,7 +9,7 @@ import numpy as np
 from collector import promql, signals
 from diagnose import clocks, entangled, lockstep
 from diagnose.case import MIN_INTERVALS, Case
-from diagnose.model import Evidence, Healthy, NoData, Share
+from diagnose.model import Evidence, Healthy, NoData, Severity, Share
 from diagnose.rules import Limits, Threshold
 
 NEEDS = (signals.STEPS_ACTIVE, signals.SYNC_WAIT, signals.RECV_WAIT)
@@ -19,6 +19,21 @@ THRESHOLDS = {
         0.05,
         "of step time",
         "eight times what chance costs: at most 0.006 in healthy windows (healthy_spread.py); the smallest loss worth waking someone",
+    ),
+    "measured": Threshold(
+        0.03,
+        "of step time, by the device timer",
+        "twice the most that chance cost in 432 healthy windows of six traffics, 0.0155 (bursty); below `share` it is a ticket",
+    ),
+    "least": Threshold(
+        0.01,
+        "of step time, by the device timer, of a rank that is late by `late`",
+        "late hosts beside hot experts or a full rank cost 0.011 to 0.05 as overlap hides the rest; below `measured` it is a note",
+    ),
+    "late": Threshold(
+        0.09,
+        "of the group's step, waited less than the peers",
+        "healthy ranks that cost anything were late by 0.03 of a step at most; late hosts beside a larger cause by 0.1 to 0.9",
     ),
     "margin": Threshold(
         3.0,
@@ -93,7 +108,7 @@ def late_host(case: Case, limit: Limits) -> LateHost | Healthy | NoData:
         return NoData((signals.RECV_WAIT,), "the sync wait alone is flat when rank 0 is late, so it clears nobody")
     clear = bool(waits.late) and waits.gap >= limit.margin * max(waits.spread, 1e-6)
     cost = case.host_lost
-    if not clear or cost.mid < limit.share or waits.agreement < limit.agreement:
+    if not clear or not _costs(case, cost, waits, limit) or waits.agreement < limit.agreement:
         return Healthy(_calm(waits, cost, clear=clear))
     row = waits.late[0]
     named = waits.complete and len(waits.late) <= len(waits.per_step) / 2
@@ -108,6 +123,20 @@ def late_host(case: Case, limit: Limits) -> LateHost | Healthy | NoData:
         _swing(case, row),
     )
     return _with_pairs(case, _with_load(case, found), limit)
+
+
+def _costs(case: Case, cost: Share, waits: lockstep.Waits, limit: Limits) -> bool:
+    """Whether lateness costs enough to be told: less is enough where the device timer measures it, and where the rank is late by far."""
+    step = lockstep.active_step(case.window) or case.step_time or np.inf
+    far = waits.gap >= limit.late * step
+    return cost.mid >= limit.share or cost.low >= limit.measured or (far and cost.low >= limit.least)
+
+
+def severity(share: Share, limit: Limits) -> Severity | None:
+    """How a late host of that cost is told: as its rule says from `share` on, below it not by a page, and below `measured` only shown."""
+    if share.mid >= limit.share:
+        return None
+    return Severity.TICKET if share.mid >= limit.measured else Severity.NOTE
 
 
 def _calm(waits: lockstep.Waits, cost: Share, *, clear: bool) -> str:

@@ -252,3 +252,18 @@ def host_exposed(window: Window) -> float | None:
     if step is None or not np.isfinite(forward).any():
         return None
     return max(0.0, step - median(forward))
+
+
+ALWAYS = 0.95
+"""Share of wall time that some rank's own steps must fill for the group to count as never standing: what a flush leaves out of a window of
+ten seconds is a twentieth at most."""
+
+
+def unwaited(window: Window) -> float | None:
+    """Seconds per step in which the device had nothing to do and no rank waited for another either: all hosts late alike. None without the
+    device timer or the waits, and for a group that stands now and then without a request, as that looks the same."""
+    exposed, waited = host_exposed(window), waits(window)
+    timed = most(window.mean(signals.DECODE_TIME) + np.nan_to_num(window.mean(signals.PREFILL_BUSY)))
+    if exposed is None or waited is None or not timed >= ALWAYS:
+        return None
+    return max(0.0, exposed - most(waited.per_step))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from diagnose import clocks, fleet
-from diagnose.attribution import Excess
 from diagnose.case import Case
 from diagnose.confidence import calibration
 from diagnose.model import Class, Healthy, Outcome, Verdict
+from diagnose.over_past import Excess
 
 
 def notes(case: Case, verdict: Verdict, outcomes: Iterable[Outcome]) -> tuple[str, ...]:

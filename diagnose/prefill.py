@@ -59,6 +59,11 @@ THRESHOLDS = {
         "x the root of the peers' requests",
         "requests of healthy ranks swing by at most 2.45 in ten seconds (healthy_spread.py, rag); bursts of 12 and 20 gave 3.4 to 6.8",
     ),
+    "taken": Threshold(
+        0.4,
+        "of the requests that came",
+        "misrouted bursts of 20 were 0.52 to 1 of the whole group's swing, bursts of the traffic itself 0.03 to 0.34 (bursty)",
+    ),
     "more": Threshold(
         2.5, "x the peers' prompt tokens", "equal traffic differs by up to 2.32 in ten seconds (healthy_spread.py); more is other prompts"
     ),
@@ -125,7 +130,7 @@ def why(window: Window, row: int, limit: Limits) -> Why:
     cached or not; then a lower hit ratio at no more prompt tokens than the peers'. What was not observed leaves the prompts new."""
     if np.nan_to_num(window.mean(signals.RETRACTED))[row] > 0:
         return Why.RETRACTED
-    if bursts.is_burst(bursts.burst(window, row), limit.swing):
+    if bursts.is_burst(bursts.burst(window, row), limit.swing, limit.taken):
         return Why.BURST
     hit, tokens = prompt_tokens(window)
     lower = hit[row] < lockstep.peers_median(hit)[row] - limit.hit

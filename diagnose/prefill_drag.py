@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from collector import signals
-from collector.model import Window
-from diagnose import attribution, blocks, graphs, lockstep
+from collector.model import FloatArray, Window
+from diagnose import blocks, graphs, lockstep, over_past
 from diagnose.model import Share
 from diagnose.rules import Limits, Threshold
 
@@ -40,6 +40,21 @@ THRESHOLDS = {
         2.0,
         "x the most prompt tokens of the past",
         "the middle 3 s of a window over the worst 10 s of the past: at most 1.67 when healthy (healthy_spread.py, agent); faults 3.8",
+    ),
+    "great": Threshold(
+        0.40,
+        "of step time, and of the group's steps more than in the past",
+        "healthy windows of calm traffic reached 0.36 of step time, 0.41 of the steps (rag, seeds 4 to 15); faults 0.47, 0.43",
+    ),
+    "steady": Threshold(
+        1.4,
+        "x the most prompt tokens of the past, of a great cost and a calm past",
+        "the same healthy windows reached 1.36 with a cost half as great; faults 1.45 to 1.96",
+    ),
+    "calm": Threshold(
+        0.4,
+        "of the mean, deviation of prompt tokens in the past's blocks of 3 s",
+        "below it half a minute shows what the traffic does (diurnal 0.32, rag 0.37 beside faults); agents and bursts have 0.5 to 1",
     ),
     "lead": Threshold(
         2.5, "x the peers' prefill time", "the limit from which it is one rank's doing; prompts dealt to all in turn gave at most 1.86"
@@ -109,12 +124,14 @@ class Growth:
     share: Share  # of step time
     touched: float  # share of the group's steps more than in the past
     tokens: float  # prompt tokens computed in the median block of the window over the most in a stretch of the past as long as the window
+    scatter: float  # deviation of the prompt tokens in blocks of the past, of their mean
 
 
-def growth(window: Window, baseline: Window | None, excess: attribution.Excess | None, leaders: float) -> Growth | None:
+def growth(window: Window, baseline: Window | None, excess: over_past.Excess | None, leaders: float) -> Growth | None:
     """The growth over `baseline`; None without a past, or without what prices it.
 
-    `leaders`: the share of step time that `excess` has already put down to the rank that prefills most.
+    `leaders`: the share of step time that an excess of means has already put down to the rank that prefills most; one of a fit has put all
+    that the load takes more down to it.
     """
     now, before = prefill_drag(window), prefill_drag(baseline) if baseline is not None else None
     usual = lockstep.cadence(baseline) if baseline is not None else None
@@ -122,17 +139,32 @@ def growth(window: Window, baseline: Window | None, excess: attribution.Excess |
     if now is None or baseline is None or usual is None or excess is None or not np.isfinite(tokens).any():
         return None
     by_steps = now.share(usual) or 0.0
-    by_past = min(1.0, max(0.0, excess.share.mid + leaders))
+    more = leaders if excess.by_load is None else excess.by_load
+    by_past = min(1.0, max(0.0, excess.share.mid + more))
     mid = min(by_steps, by_past)
     past = blocks.means(baseline, signals.PREFILL_TOKENS, window.end - window.start)
     most = max(float(np.nansum(past, axis=0).max()), lockstep.LEAST_RATE)
     return Growth(
-        Share(mid, min(mid, max(0.0, excess.share.low + leaders)), max(by_steps, by_past)),
+        Share(mid, min(mid, max(0.0, excess.share.low + more)), max(by_steps, by_past)),
         now.touched - (before.touched if before is not None else 0.0),
         float(np.median(np.nansum(tokens, axis=0))) / most,
+        _scatter(np.nansum(blocks.means(baseline, signals.PREFILL_TOKENS), axis=0)),
     )
 
 
+def _scatter(values: FloatArray) -> float:
+    mean = lockstep.average(values)
+    return float(np.std(values, ddof=1)) / mean if len(values) > 1 and mean > 0 else float("inf")
+
+
 def fires(grown: Growth, limit: Limits) -> bool:
-    """Whether prefill grew enough to be blamed, in cost, in steps and in work: so no other slowness counts."""
-    return grown.share.mid >= limit.share and grown.touched >= limit.touched and grown.tokens >= limit.tokens
+    """Whether prefill grew enough to be blamed, in cost, in steps and in work: so no other slowness counts. Less work is enough where it
+    costs much and the past was calm."""
+    if grown.share.mid < limit.share or grown.touched < limit.touched:
+        return False
+    return grown.tokens >= limit.tokens or (grown.scatter <= limit.calm and may(grown, limit))
+
+
+def may(grown: Growth, limit: Limits) -> bool:
+    """Whether prefill costs so much more than in the past that it is no matter of course, whatever the past was like."""
+    return min(grown.share.mid, grown.touched) >= limit.great and grown.tokens >= limit.steady

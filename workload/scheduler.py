@@ -8,6 +8,7 @@ one in flight is known, so a request's progress is counted when its step is sche
 from __future__ import annotations
 
 from collections import deque
+from operator import attrgetter
 
 from workload.config import Limits
 from workload.kv import KvPool
@@ -23,6 +24,7 @@ __all__ = ["Batch", "Request", "Result", "Retracted", "Scheduler"]
 
 _DEFAULTS = EngineFlags()
 _NOTHING_RETRACTED = Retracted()
+_ABORTED = attrgetter("aborted")
 
 
 class Scheduler:
@@ -71,7 +73,10 @@ class Scheduler:
         """Books the result of a step that has ended on the card."""
         result = Result([r.rid for r in batch.first if not r.aborted])
         result.finished = [r.rid for r in batch.last if not r.aborted and self._ended(r)]
-        result.generated = sum([gain for r, gain in zip(batch.requests, batch.gains, strict=True) if not r.aborted])
+        if any(map(_ABORTED, batch.requests)):
+            result.generated = sum(gain for r, gain in zip(batch.requests, batch.gains, strict=True) if not r.aborted)
+        else:
+            result.generated = sum(batch.gains)
         self.prefixes.progressed(result.first, result.finished)
         if self.idle:
             self.ratio.idle()

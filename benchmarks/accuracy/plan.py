@@ -27,6 +27,10 @@ RANKS = 8
 SEVERITIES = (0.6, 1.0)
 FAINT = (0.15, 0.3)
 
+IDLE = {"pd_queue_skew": (("chat", "agent"), 1.0)}
+"""Faults that do nothing but under some traffic, from some share of their severity on: elsewhere requests come so seldom that none waits
+for the slow link (queues of seeds 0 and 1), and there is nothing to find."""
+
 
 @dataclass(frozen=True, slots=True)
 class Spec:
@@ -62,6 +66,9 @@ def single(
         for seed in wanted:
             for preset in kinds:
                 for share in steps:
+                    under, least = IDLE.get(fault.id, (kinds, 0.0))
+                    if preset not in under or share < least:
+                        continue
                     rank = None if fault.whole_group else seed % RANKS
                     until = LASTS if onset else 45.0
                     planned = Scheduled(fault.id, rank, max(onset, STARTED), until, fault.severity * share)

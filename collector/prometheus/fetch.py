@@ -1,6 +1,6 @@
 """Which queries bring how much, in which portions, and what comes back joined to whole series. IO only through `Api`.
 
-A server that hands out chunks is asked for those (decision 0027), any other one, and for what comes with labels that nobody knows, in JSON.
+A server that hands out chunks is asked for those (decision 0026), any other one, and for what comes with labels that nobody knows, in JSON.
 A portion is as many samples as a reply of some 20 MB holds. A portion that the server refuses as too large, or does not manage in time, is
 halved and asked for again, so that no limit of any server has to be known.
 """
@@ -96,8 +96,11 @@ class _Asked:
 
 
 async def _streamed(asked: _Asked, known: Known, start: float, end: float) -> Fetched:
-    """A query by remote read; in JSON when that fails or tells nobody's series."""
-    found = await _whole(asked, asked.chunks, STREAMED, start, end)
+    """A query by remote read; in JSON when that fails, whatever it says of the server, or tells nobody's series."""
+    try:
+        found = await _whole(asked, asked.chunks, STREAMED, start, end)
+    except UnreachableError:
+        return await _told(asked, start, end)
     series = None if found.failed else known.own(found.series)
     return await _told(asked, start, end) if series is None else Fetched(asked.query, tuple(series))
 

@@ -42,10 +42,10 @@ def graph_fallback(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return Healthy("a prefill server has no decode passes that could lose their graphs")
     eager = graphs.eager_share(window)
     touched = graphs.prefill_expected(window)
+    if missing := window.missing(signals.GRAPH_STEPS, signals.EAGER_STEPS, signals.STEPS_ACTIVE):
+        return NoData(missing, "how decode passes ran was not counted")
     if eager is None or touched is None:
-        return NoData(
-            window.missing(signals.GRAPH_STEPS, signals.EAGER_STEPS, signals.STEPS_ACTIVE), "how decode passes ran was not counted"
-        )
+        return Healthy("no rank decoded in a step: there is no pass that could have lost its graph")
     if not case.long_enough:
         return NoData((), "the window is too short to show that graphs stay lost")
     if eager - touched < limit.unexplained:
@@ -53,7 +53,9 @@ def graph_fallback(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     # a past whose steps were far too long for what this load needs measures no launch time
     priced = case.excess is not None and case.excess.share.mid >= -attribution.DRIFT
     share = _bounded(case.excess.share) if priced and case.excess else Share(0.0, 0.0, 0.0)  # only the past says what launching costs here
-    if priced and share.mid < limit.share:
+    lost = case.baseline is not None and graphs.lost(window, case.baseline)
+    # graphs lost since the past cost what is left open: the price of a launch is no part of the past's, and prompts may have hidden it
+    if priced and (share.high <= 0.0 if lost else share.mid < limit.share):
         return Healthy(f"{eager:.0%} of decode passes ran without a graph, at no cost in step time")
     return Finding(
         ranks=(),

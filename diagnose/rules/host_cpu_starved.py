@@ -59,6 +59,7 @@ def host_cpu_starved(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         evidence=(*found.evidence, late_host.cpu_evidence(case, found), *((cause.evidence,) if cause else ())),
         would_tell=found.would_tell or ("" if cause else tell),
         weakened_by=found.weakened_by,
+        severity=late_host.severity(share, limit),
     )
 
 

@@ -62,7 +62,10 @@ def prefill_drags_decode(case: Case, limit: Limits) -> Finding | Healthy | NoDat
             return NoData(window.missing(signals.RESIDENT_TOKENS, signals.SYNC_WAIT, signals.PREFILL_TOKENS), "the past holds no measure")
         share, severity = grown.share, None
         if not prefill_drag.fires(grown, limit):
-            return Healthy(f"{said}; {grown.touched:+.0%} of the steps against the past, worth {share.mid:.1%} of step time")
+            more = f"{said}; {grown.touched:+.0%} of the steps against the past, worth {share.mid:.1%} of step time"
+            if prefill_drag.may(grown, limit):
+                return NoData((), f"{more}, but the past had stretches like it: read for longer")
+            return Healthy(more)
     weakened = window.missing(
         signals.RESIDENT_TOKENS, signals.ATTENTION_PAIRS, signals.SYNC_WAIT, signals.RECV_WAIT, signals.PREFILL_TOKENS
     )

@@ -43,4 +43,5 @@ def slow_node(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         evidence=found.evidence,
         would_tell="whether these ranks are one node's or one NUMA domain's, and that node's CPU pressure (/proc/pressure/cpu)",
         weakened_by=found.weakened_by,
+        severity=late_host.severity(share, limit),
     )

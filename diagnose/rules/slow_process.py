@@ -65,4 +65,5 @@ def slow_process(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         would_tell=found.would_tell
         or "its state across a restart: start time and fault counts in /proc/PID/stat, and a py-spy dump in each mode",
         weakened_by=found.weakened_by,
+        severity=late_host.severity(found.share, limit),
     )

@@ -56,6 +56,7 @@ def slow_rank(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         evidence=(*found.evidence, *(() if ratio is None else (late_host.cpu_evidence(case, found),))),
         would_tell=found.would_tell or "py-spy dump of that rank's scheduler: what it does while the others wait",
         weakened_by=found.weakened_by,
+        severity=late_host.severity(found.share, limit),
     )
 
 

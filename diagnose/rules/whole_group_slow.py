@@ -25,6 +25,7 @@ from diagnose import (
     late_card,
     late_host,
     lockstep,
+    over_past,
     prefill_drag,
     slow_card,
     starvation,
@@ -80,10 +81,14 @@ def whole_group_slow(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     if isinstance(found, NoData):
         return found
     excess, before = found.excess, attribution.balancedness(found.window)
-    if excess.share.mid < limit.share or excess.share.low < limit.share / 2:
-        return Healthy(f"a step takes {excess.now * 1e3:.1f} ms against {found.against}: {excess.share.mid:.1%} unexplained")
-    if not 1 / limit.tokens <= found.tokens_ratio <= limit.tokens:
-        return NoData((), f"the load is {found.tokens_ratio:.1f} times what it was: the past is no measure for it")
+    said = f"a step takes {excess.now * 1e3:.1f} ms against {found.against}: {excess.share.mid:.1%} unexplained"
+    if excess.by_load is None:  # means alone were compared
+        if excess.share.mid < limit.share or excess.share.low < limit.share / 2:
+            return Healthy(said)
+        if not 1 / limit.tokens <= found.tokens_ratio <= limit.tokens:
+            return NoData((), f"the load is {found.tokens_ratio:.1f} times what it was: the past is no measure for it")
+    elif (open_ := _open(excess, found.tokens_ratio, limit)) or excess.share.mid < limit.share:
+        return NoData((), f"{said}, and the past's load is no measure for this one's") if open_ else Healthy(said)
     fallen = before is not None and case.balancedness is not None and before - case.balancedness
     if fallen and fallen > limit.balancedness:
         return Healthy(f"expert balancedness is {fallen:.2f} lower where the steps are longer: the experts explain it")
@@ -123,6 +128,16 @@ def whole_group_slow(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     )
 
 
+def _open(excess: over_past.Excess, tokens_ratio: float, limit: Limits) -> bool:
+    """Whether a fit over past and window leaves open if the group is slow: its range reaches from no rise to one that would be blamed; or
+    another load takes far less than the past's prices say, so that they are none for it."""
+    share = excess.share
+    if share.mid >= limit.share:
+        return share.low < limit.share / 2
+    moved = not 1 / limit.tokens <= tokens_ratio <= limit.tokens
+    return share.high >= 2 * limit.share or (moved and share.high <= -limit.share)
+
+
 def _late_by(case: Case, seconds: float) -> tuple[int, ...]:
     """Rows of ranks whose hosts are late at a cost, by at least so much per step: overlap leaves open how much of it the steps grew by."""
     late = late_host.late_host(case, Limits(late_host.THRESHOLDS))
@@ -137,7 +152,7 @@ class _Reference:
     """What the engine is held against, and how to say so."""
 
     window: Window
-    excess: attribution.Excess
+    excess: over_past.Excess
     tokens_ratio: float
     expected: float  # s per step
     against: str

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from collector import signals
+from diagnose import front_end
+from diagnose.case import Case
 from diagnose.engine import UNTESTED, diagnose
-from diagnose.model import Class, Healthy, NoData, Severity
+from diagnose.model import Class, Finding, Healthy, NoData, Severity
 
 
 def outcome(window, past=None):
@@ -17,13 +19,29 @@ def outcome(window, past=None):
 
 
 def test_answers_that_are_kept_are_the_front_ends_doing(plant):
-    """One second on top of three steps: at most four steps are the ranks', so one second less a step is not."""
+    """One second on top of three steps: without a past at most four steps are the ranks', so one second less a step is not; with one,
+    three are, as they were."""
     sick = plant(kept=1.0)
-    verdict = diagnose(sick.window(), plant().window()).verdict
-    assert (verdict.klass, verdict.cause, verdict.ranks, verdict.severity) == (Class.OUTSIDE, "outside_the_ranks", (), Severity.TICKET)
-    (seen,) = verdict.evidence
-    assert seen.expected is not None
-    assert seen.observed - seen.expected == pytest.approx(1.0 - sick.step_time, rel=0.02)
+    for past, away in ((None, 1.0 - sick.step_time), (plant().window(), 1.0)):
+        verdict = diagnose(sick.window(), past).verdict
+        assert (verdict.klass, verdict.cause, verdict.ranks, verdict.severity) == (Class.OUTSIDE, "outside_the_ranks", (), Severity.TICKET)
+        (seen,) = verdict.evidence
+        assert seen.expected is not None
+        assert seen.observed - seen.expected == pytest.approx(away, rel=0.02)
+
+
+def test_steps_that_grow_are_waited_for_no_longer_than_they_grow(plant):
+    """A first token takes three steps; steps twice as long make it wait for twice as long, and nothing of that is the front end's."""
+    assert not isinstance(outcome(plant(group=2.5).window(), plant().window()), Finding)
+
+
+def test_a_few_first_tokens_are_compared_with_no_past(plant):
+    """Eleven are too few to hold against a past, so the four steps that they can take are taken off."""
+    found = Case(plant(kept=1.0, seconds=12).window(), plant().window())
+    assert found.first_tokens is not None
+    assert found.first_tokens.beyond(found.first_tokens_before) > found.first_tokens.outside
+    few = replace(found.first_tokens, count=front_end.ENOUGH - 1)
+    assert few.beyond(found.first_tokens_before) == few.outside
 
 
 def test_the_share_is_of_requests_time_and_no_lost_step_time(plant):

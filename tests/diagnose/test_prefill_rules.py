@@ -85,7 +85,17 @@ def test_a_burst_is_the_swing_against_the_peers(plant):
     assert found is not None
     assert (found.peak, found.peers, found.swing) == (28.0, 8.0, 20.0)
     assert found.chance == pytest.approx(8.0**0.5)
-    assert bursts.is_burst(found, 2.9)
+    assert bursts.is_burst(found, 2.9, 0.4)
+
+
+def test_traffic_that_comes_in_bursts_by_itself_is_none(plant):
+    """40 requests on a rank while each of the seven others gets 20: 20 more than its peers, yet a ninth of the 180 that came."""
+    burst = dict.fromkeys(range(8), 20.0) | {2: 40.0}
+    found = bursts.burst(plant(burst=burst).window(), 2)
+    assert found is not None
+    assert found.swing == 20.0
+    assert found.taken == pytest.approx(20.0 / 180.0)
+    assert not bursts.is_burst(found, 2.9, 0.4)
 
 
 def test_a_burst_on_all_ranks_is_none(plant):
@@ -93,14 +103,14 @@ def test_a_burst_on_all_ranks_is_none(plant):
     found = bursts.burst(plant(burst=dict.fromkeys(range(8), 20.0)).window(), 2)
     assert found is not None
     assert found.swing == 0.0
-    assert not bursts.is_burst(found, 2.9)
+    assert not bursts.is_burst(found, 2.9, 0.4)
 
 
 def test_one_moment_shows_no_burst(plant):
     """A swing needs two moments; unobserved counts give none."""
     window = plant().window()
     assert bursts.burst(window.without(signals.RUNNING), 0) is None
-    assert not bursts.is_burst(None, 2.9)
+    assert not bursts.is_burst(None, 2.9, 0.4)
 
 
 def test_the_drag_of_prefill_in_turn_is_what_the_arithmetic_says(plant):

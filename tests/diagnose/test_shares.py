@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from collector import signals
+from diagnose import late_host
 from diagnose.engine import diagnose
-from diagnose.model import Class, Share, Verdict
+from diagnose.model import Class, Severity, Share, Verdict
+from diagnose.rules import Limits
 
 LONG = tuple(100_000.0 if r == 0 else 6000.0 for r in range(64))
 CROWD = tuple(120.0 if r == 6 else 8.0 for r in range(64))
@@ -194,3 +196,20 @@ def test_a_healthy_rank_that_joins_or_leaves_changes_no_verdict(cause, seen, sce
         values[name] = np.vstack([found[:7], there[7:]]) if len(found) == 8 else found
     verdict = diagnose(replace(window, values=values), scenes["healthy"].window()).verdict
     assert (verdict.cause, verdict.ranks) == (cause, culprits[cause])
+
+
+def test_a_late_host_beside_a_larger_cause_is_told_by_what_it_costs(plant):
+    """A host of 4 ms late by 41.8 while hot experts make the device take 44.7: overlap leaves 1.1 of 45.8 ms, 2.4 %, told as a note."""
+    sick = plant(delay={5: 0.0418}, experts=0.008, balancedness=0.3, hot=4)
+    verdict = diagnose(sick.window(), plant().window()).verdict
+    found = {other.cause: other for other in (verdict, *verdict.also)}
+    assert found["host_cpu_starved"].ranks == (5,)
+    assert found["host_cpu_starved"].severity is Severity.NOTE
+    assert share_of(found["host_cpu_starved"]).mid == pytest.approx(1.0 - sick.device / sick.plain, abs=0.005)
+    assert verdict.cause == "expert_hotspot"
+
+
+@pytest.mark.parametrize(("mid", "told"), [(0.06, None), (0.05, None), (0.04, Severity.TICKET), (0.02, Severity.NOTE)])
+def test_only_a_late_host_that_costs_a_twentieth_wakes_someone(mid, told):
+    limit = Limits(late_host.THRESHOLDS)
+    assert late_host.severity(Share(mid, mid, mid), limit) is told

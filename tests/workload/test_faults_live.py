@@ -1,4 +1,4 @@
-"""The faults that virtual time does not play, or that only a client sees, on a real cluster; and the ones that work through a thread."""
+"""Faults on a real cluster: those of draft models and of links, those that only a client sees, and the ones that work through a thread."""
 
 from __future__ import annotations
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from workload.config import Limits
 from workload.exchange import Column
-from workload.scheduler import Batch
+from workload.scheduler import Batch, Request, Scheduler
 from workload.scheduling.settings import EngineFlags, Speculation, Split
 from workload.scheduling.votes import Agreed, GraphVotes, agree
 
@@ -30,6 +31,23 @@ def test_the_row_says_what_the_rank_runs():
     assert (len(row), row[Column.NUM_TOKENS], row[Column.ATTENTION_PAIRS], row[Column.IS_EXTEND]) == (11, 900, 405_450, 1)
     mixed = Batch("mixed", 102, 9000, 50, 0, (), (), rows=2, row_pairs=100)
     assert [votes.row(b)[Column.FORWARD_MODE] for b in (PREFILL, decode(3), mixed, None)] == [1, 2, 3, 4]
+
+
+def test_the_row_says_how_much_context_there_was():
+    """MAX_PREFIX_LEN, of the request that has most: before the chunk that is prefilled, and with the token that a decode computes."""
+    votes, scheduler = GraphVotes(EngineFlags(mixed=True)), Scheduler(Limits(chunk_tokens=100), EngineFlags(mixed=True))
+
+    def row() -> int:
+        batch = scheduler.next_batch()
+        assert batch is not None
+        return votes.row(batch)[Column.MAX_PREFIX_LEN]
+
+    scheduler.submit(Request(1, prompt=50, cached=30, output=9))
+    assert row() == 30
+    assert [row(), row()] == [51, 52]
+    scheduler.submit(Request(2, prompt=500, cached=0, output=9))
+    assert row() == 53  # the decode beside the first 99 tokens of the prompt
+    assert row() == 99
 
 
 def test_decodes_and_idle_ranks_share_the_decode_graph():

@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
@@ -26,6 +28,8 @@ from workload.face.loads import DisaggregationSection, LoadSnapshot, MemorySecti
 from workload.face.loads_page import as_object, parse_include
 from workload.schedule import Scheduled, parse
 from workload.scheduling.settings import Speculation, Split
+from workload.virtual_time.columns import columns
+from workload.virtual_time.pages import MetricsPage
 from workload.virtual_time.recording import START, Recording
 from workload.virtual_time.simulate import simulate
 from workload.virtual_time.table import Table
@@ -138,6 +142,20 @@ def test_the_metrics_page_is_the_faces(simulated):
             stage_or_mode = {"category", "mode", "forward_mode", "forward_overlap"} & set(sample.labels)
             assert (sample.name, labels_) in captured or stage_or_mode, sample
     assert {f"sglang:{name}" for name in ("eplb_balancedness", "eplb_gpu_physical_count", "realtime_tokens_total")} <= shown
+
+
+@given(st.lists(st.floats(0, 1e22) | st.floats(0, 2e-4) | st.integers(0, 10**17).map(float), min_size=1, max_size=40))
+def test_numbers_are_written_as_prometheus_client_writes_them(numbers):
+    """As Python does, with an exponent below 1e-4 and from 1e16 on; the same in the body and in its quoted form."""
+    config = ClusterConfig(ranks=2)
+    shown = columns(config)
+    values = np.ones(len(shown))  # so that every series is there
+    values[: len(numbers)] = numbers  # of families that are there at zero, too
+    page = MetricsPage(config, shown)
+    body = page.render(values)
+    written = [line.rpartition(" ")[2] for line in body.splitlines() if not line.startswith("#")]
+    assert written[: len(numbers)] == [repr(number) for number in numbers]
+    assert json.loads(page.quoted(values)) == body
 
 
 def test_event_counters_are_absent_until_something_happened(simulated):

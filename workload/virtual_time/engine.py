@@ -68,10 +68,10 @@ class Engine:
 
     def run(self, until: float) -> float:
         """Runs the loops that begin before `until`, but no further than to the end of a request. Returns the time that has come."""
-        finished = self.results.finished
+        finished, plan = self.results.finished, self._plan
         while self._base < until and not self._frozen:
-            if self._quiet():
-                self._coast(min(until, self._plan.arrives))
+            if self._loop < plan.due and self._base < plan.arrives and self._quiet():
+                self._coast(min(until, plan.arrives))
             else:
                 self._iterate()
             if finished:
@@ -124,16 +124,9 @@ class Engine:
         self._turn_page()
 
     def _quiet(self) -> bool:
-        """Whether the next loop is a decode like the last one: nobody to be asked, nothing arrived."""
+        """Whether the next loop, for which nobody is to be asked and nothing has arrived, is a decode like the last one."""
         plan = self._plan
-        return (
-            self._loop < plan.due
-            and self._base < plan.arrives
-            and not self._disturbed
-            and self._flying is not None
-            and plan.total > 0
-            and self.cards.plain(plan.widest)
-        )
+        return not self._disturbed and self._flying is not None and plan.total > 0 and self.cards.plain(plan.widest)
 
     def _coast(self, until: float) -> None:
         """`_iterate` for loops that are `_quiet`, up to the first one that begins at `until` or later, or needs more than counting.

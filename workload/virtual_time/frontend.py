@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import selectors
 from collections.abc import Callable
 from contextvars import Context
@@ -105,49 +106,82 @@ class Frontend(Flights[_Flight]):
         ]
 
 
-class _Selector(selectors.SelectSelector):
-    """Waits for nothing: while asyncio would wait, the engine runs."""
+class _Clock(selectors.SelectSelector):
+    """Waits for nothing: where asyncio would wait, the engine runs, and timers are called in their time.
+
+    Most of them only send a request, and need no turn of the event loop.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        self.until = 0.0  # the engine may run no further: something else is to be done then
         self.engine: Engine | None = None
         self.frontend: Frontend | None = None
+        self._until = 0.0  # the engine may run no further: something else is to be done then
+        self._soon = False  # something was given to the event loop to call
+        self._timers: list[tuple[float, asyncio.TimerHandle]] = []
+
+    def put(self, timer: asyncio.TimerHandle) -> None:
+        """Calls it in its time."""
+        when = timer.when()
+        heapq.heappush(self._timers, (when, timer))
+        self._until = min(self._until, when)
+
+    def stop(self) -> None:
+        """Lets the event loop turn."""
+        self._until = self.now
+        self._soon = True
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if self.engine is not None and self.frontend is not None and timeout:
-            self.until = self.now + timeout
-            # an end of a request only sets timers as a rule: then the engine goes on, without a turn of the event loop
-            while self.now < self.until:
-                self.now = max(self.now, self.engine.run(self.until))
-                if self.engine.results.finished:
-                    self.frontend.hear()
+        self._soon = timeout is not None  # asyncio knows of no timers: it sets a timeout, of zero, only while it has something to call
+        if self.engine is not None and self.frontend is not None:
+            finished = self.engine.results.finished
+            while not self._soon:
+                while self._timers[0][1].cancelled():  # the engine need not stop for it
+                    heapq.heappop(self._timers)
+                self._until = self._timers[0][0]
+                # an end of a request only sets timers as a rule: then the engine goes on
+                while self.now < self._until:
+                    self.now = max(self.now, self.engine.run(self._until))
+                    if finished:
+                        self.frontend.hear()
+                if not self._soon:
+                    self._call()
         return []
+
+    def _call(self) -> None:
+        """Calls what is due; not what that sets for at once, before which asyncio has its turn."""
+        due = []
+        while self._timers and self._timers[0][0] <= self.now:
+            due.append(heapq.heappop(self._timers)[1])
+        for timer in due:
+            if not timer.cancelled():
+                timer._run()  # noqa: SLF001  # as the event loop does it, which handles what is raised
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop in which time passes only as the engine works it off."""
 
     def __init__(self) -> None:
-        self._virtual = _Selector()
-        super().__init__(self._virtual)
+        self._clock = _Clock()
+        super().__init__(self._clock)
 
     def time(self) -> float:
         """Seconds since the start of the simulation."""
-        return self._virtual.now
+        return self._clock.now
 
     def call_at(self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> asyncio.TimerHandle:
-        """As any loop's, and the engine stops for it."""
-        self._virtual.until = min(self._virtual.until, when)
-        return super().call_at(when, callback, *args, context=context)
+        """As any loop's, but kept by the clock."""
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        self._clock.put(timer)
+        return timer
 
     def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> asyncio.Handle:
-        """As any loop's, and the engine stops for it."""
-        self._virtual.until = self._virtual.now
+        """As any loop's, and the clock stops for it."""
+        self._clock.stop()
         return super().call_soon(callback, *args, context=context)
 
     def play(self, engine: Engine, frontend: Frontend) -> None:
         """Lets the engine run from now on whenever the tasks of this loop wait."""
-        self._virtual.engine = engine
-        self._virtual.frontend = frontend
+        self._clock.engine = engine
+        self._clock.frontend = frontend

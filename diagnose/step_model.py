@@ -1,0 +1,123 @@
+"""What a step takes at the load it has, read from an engine's own past: the time beyond that is no load's doing. Pure.
+
+The device's time per second is what its steps cost, N of them, of which some are touched by a prompt anywhere in the group, with so many
+tokens and attention pairs in them:
+
+    F  =  c0 N  +  c1 N touched  +  c2 tokens  +  c3 pairs  +  s N max_r P_r  +  d N (in the window alone)
+
+One fit over the intervals of the past and of the window: what varies within either tells what load costs, and d is what a step takes more
+than the past at the same load. Where load hardly varied, its price is open between nothing and a good part of the step, and the
+error of d says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from collector import signals
+from collector.model import FloatArray, Window, once_a_window
+from diagnose import attribution, graphs, lockstep
+
+FEWEST = 4
+"""Intervals of the past, and 2 of the window, below which there is no scatter to judge a difference by."""
+
+SCATTER = 0.02
+"""Least scatter of an interval's step time about the fit, of its mean: healthy chat leaves 0.004 to 0.01, but five intervals can agree by
+chance, and a fit that seems exact would call any difference clear."""
+
+PART = 0.5
+"""Share of the step time that one kind of load may take before the data say otherwise: prompts in every step take about a half (rag)."""
+
+ERRORS = 2.0
+"""Standard errors on either side of the estimate that its range holds: 95 % if errors are normal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """Seconds of a step that load does not explain, as a share of the window's mean step, with its standard error; and what the window's
+    load takes more than the past's, by the same fit."""
+
+    share: float
+    error: float
+    by_load: float
+    timed: bool  # by the device's own timer: host waits are no part of it
+
+
+@dataclass(frozen=True, slots=True)
+class _Panel:
+    """(K, T) rates per second: steps, steps that a prompt touches, tokens, pairs; `busy` seconds per second; `lead` pairs that the busiest
+    ranks read. `loads` are those of the K rows that were observed."""
+
+    loads: FloatArray
+    busy: FloatArray
+    lead: FloatArray
+    timed: bool  # by the device's own timer: host waits are no part of it
+
+
+@once_a_window
+def _panel(window: Window) -> _Panel | None:
+    if not window.has(signals.STEPS_ACTIVE, signals.ATTENTION_TOKENS):
+        return None
+    active, idle = window.get(signals.STEPS_ACTIVE), window.get(signals.STEPS_IDLE)
+    rate = lockstep.nanmedian(active + np.nan_to_num(idle))
+    timed = window.has(signals.FORWARD_TIME)
+    held = np.nan_to_num(window.get(signals.RUNNING)) + np.nan_to_num(window.get(signals.WAITING))
+    busy: FloatArray = (
+        lockstep.nanmedian(window.get(signals.FORWARD_TIME)) if timed else np.asarray((held > 0).any(axis=0), dtype=np.float64)
+    )
+    tokens = np.nan_to_num(window.get(signals.ATTENTION_TOKENS)).sum(axis=0)
+    pairs = np.nan_to_num(window.get(signals.ATTENTION_PAIRS)).sum(axis=0)
+    lead = np.fmax.reduce(attribution.decode_pairs(window), axis=0) * rate
+    rows = np.vstack([rate, graphs.touched_series(window) * rate, tokens, pairs])
+    usable = np.isfinite(busy) & (rate > lockstep.LEAST_RATE) & (busy > 0)
+    return _Panel(np.nan_to_num(rows[:, usable]), busy[usable], np.nan_to_num(lead[usable]), timed)
+
+
+def beyond(window: Window, past: Window, pair: float) -> Beyond | None:
+    """The step time of a window beyond what its load takes by the past, or None where steps, tokens or enough intervals are missing.
+
+    `pair`: seconds per attention pair of the busiest rank.
+    """
+    now, before = _panel(window), _panel(past)
+    if now is None or before is None or now.timed is not before.timed or before.busy.size < FEWEST or now.busy.size < 2:
+        return None
+    loads = np.hstack([before.loads, now.loads])
+    time = np.concatenate([before.busy, now.busy]) - pair * np.concatenate([before.lead, now.lead])
+    extra = np.concatenate([np.zeros(before.busy.size), now.loads[0]])
+    mean = float(np.mean(time))
+    scale = loads.mean(axis=1)
+    seen = scale > 1e-12
+    columns = np.vstack([loads[seen] / scale[seen, None], extra / max(float(now.loads[0].mean()), 1e-12)]).T
+    if mean <= 0:
+        return None
+    fitted, error = _fit(columns, time / mean)
+    total = float(now.busy.mean())
+    price = fitted[:-1] * mean
+    grown = now.loads[seen].mean(axis=1) / now.loads[0].mean() - before.loads[seen].mean(axis=1) / before.loads[0].mean()
+    by_load = float((price / scale[seen] * grown)[1:].sum()) * float(now.loads[0].mean()) / total
+    return Beyond(fitted[-1] * mean / total, error * mean / total, by_load, now.timed)
+
+
+def _fit(columns: FloatArray, time: FloatArray) -> tuple[FloatArray, float]:
+    """Coefficients by least squares, all but the first and last held towards 0 by PART and not below it; the last one's standard error."""
+    count, width = columns.shape
+    free = np.ones(width, dtype=bool)
+    held = np.zeros(width)
+    held[1:-1] = 1.0 / PART**2
+    square, right = columns.T @ columns, columns.T @ time
+    spread = SCATTER
+    fitted = np.zeros(width)
+    for _ in range(2):  # the second time with the scatter that the first leaves
+        free[:] = True
+        while True:
+            inverse = np.linalg.inv(square[np.ix_(free, free)] + np.diag(held[free] * spread**2) + 1e-9 * np.eye(int(free.sum())))
+            fitted[:] = 0.0
+            fitted[free] = inverse @ right[free]
+            if not (below := (fitted < 0) & (held > 0)).any():
+                break
+            free[int(np.argmin(np.where(below, fitted, 0.0)))] = False
+        rest = time - columns @ fitted
+        spread = max(SCATTER, float(np.sqrt(rest @ rest / max(1, count - int(free.sum())))))
+    return fitted, spread * float(np.sqrt(inverse[-1, -1]))
