@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collector import signals
-from collector.model import FloatArray, Window
+from collector.model import FloatArray, Window, once_a_window
 from diagnose import blocks, graphs, lockstep, over_past
 from diagnose.model import Share
 from diagnose.rules import Limits, Threshold
@@ -99,6 +99,7 @@ class PrefillDrag:
         return min(1.0, max(0.0, self.touched * (self.prefill_step - usual) / self.wall_step))
 
 
+@once_a_window
 def prefill_drag(window: Window) -> PrefillDrag | None:
     """The drag of a window; None when steps, passes or decode times were not observed, or no rank prefilled."""
     rate, eager, bound = lockstep.group_rate(window), graphs.eager_share(window), graphs.prefill_touched(window)
