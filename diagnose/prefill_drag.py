@@ -156,14 +156,20 @@ def growth(window: Window, baseline: Window | None, excess: over_past.Excess | N
         now.touched - (before.touched if before is not None else 0.0),
         float(np.median(np.nansum(tokens, axis=0))) / most,
         _scatter(np.nansum(blocks.means(baseline, signals.PREFILL_TOKENS), axis=0)),
-        _each(window) / _each(baseline),
+        longer(window, baseline),
     )
 
 
+def longer(window: Window, past: Window) -> float:
+    """Prompt tokens computed per request that got its first token, over the past's; NaN when either was not counted."""
+    return _each(window) / _each(past)
+
+
 def _each(window: Window) -> float:
-    """Prompt tokens computed per request that got its first token; NaN when nobody did, or it was not counted."""
     tokens, count = np.nansum(window.mean(signals.PREFILL_TOKENS)), np.nansum(window.mean(signals.FIRST_TOKENS))
-    return float(tokens / count) if tokens > 0 and count > lockstep.LEAST_RATE else float("nan")
+    if not window.has(signals.PREFILL_TOKENS, signals.FIRST_TOKENS) or not tokens > 0:
+        return float("nan")
+    return float(tokens / count) if count > lockstep.LEAST_RATE else float("inf")
 
 
 def _scatter(values: FloatArray) -> float:
