@@ -1,16 +1,18 @@
 """What it takes to read an hour of many ranks back out of a real Prometheus.
 
-    python benchmarks/prometheus_read.py [--ranks 512] [--every 15] [--binaries FOLDER]
+    python benchmarks/prometheus_read.py [--ranks 512] [--every 15] [--binaries FOLDER] [--json]
 
 Nodes of eight ranks, eight nodes an engine, with the series of SGLang 0.5.23 that a diagnosis reads, /v1/loads as Prometheus text among
 them. The hour is written as blocks by promtool, so nothing is waited for. Prometheus and promtool are taken from PATH, or from the folder
-of --binaries. Wall time and peak memory are of a process that only reads; the least of three rounds counts, as other work only adds.
+of --binaries. Wall time, CPU and peak memory are of a process that only reads, and the CPU of Prometheus beside it; the least of three
+rounds counts, as other work only adds. --json reads as from a server without remote read.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import re
 import resource
 import shutil
@@ -84,8 +86,8 @@ def samples(ranks: int, every: float) -> Iterator[str]:
 
 
 @contextmanager
-def prometheus(folder: Path, binaries: Path | None, ranks: int, every: float) -> Iterator[str]:
-    """A server with the hour in it."""
+def prometheus(folder: Path, binaries: Path | None, ranks: int, every: float) -> Iterator[tuple[str, int]]:
+    """A server with the hour in it: its URL and process id."""
     text, data, config = folder / "hour.om", folder / "data", folder / "prometheus.yml"
     with text.open("w") as out:
         out.writelines(samples(ranks, every))
@@ -107,7 +109,7 @@ def prometheus(folder: Path, binaries: Path | None, ranks: int, every: float) ->
             time.sleep(0.1)
         else:
             raise SystemExit(log.read_text(errors="replace")[-2000:])
-        yield f"http://{found[1]}"
+        yield f"http://{found[1]}", server.pid
     finally:
         server.terminate()
         server.wait(30)
@@ -120,9 +122,9 @@ def _binary(name: str, folder: Path | None) -> str:
     return found
 
 
-async def once(url: str) -> None:
+async def once(url: str, plain: bool) -> None:
     """Read the hour, and say what it took."""
-    async with Api(Server(url)) as api:
+    async with Api(Server(url), streams=False if plain else None) as api:
         began, cpu = time.perf_counter(), time.process_time()
         answer = await read(api, Scope(START, START + HOUR))
         took, cpu = time.perf_counter() - began, time.process_time() - cpu
@@ -132,24 +134,36 @@ async def once(url: str) -> None:
     print(f"{took:.2f} {cpu:.2f} {peak:.0f} {api.queries} {api.samples} {len(answer.windows)} {ranks} {cells}")
 
 
+def cpu_of(pid: int) -> float:
+    """Seconds of CPU that a process has used."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--ranks", type=int, default=512)
     arguments.add_argument("--every", type=float, default=15.0, help="scrape interval, seconds")
     arguments.add_argument("--binaries", type=Path)
+    arguments.add_argument("--json", action="store_true", help="as from a server without remote read")
     arguments.add_argument("--url", help=argparse.SUPPRESS)
     given = arguments.parse_args()
     if given.url:
-        asyncio.run(once(given.url))
+        asyncio.run(once(given.url, given.json))
         return
-    with tempfile.TemporaryDirectory() as name, prometheus(Path(name), given.binaries, given.ranks, given.every) as url:
-        command = [sys.executable, __file__, "--url", url]
-        rounds = [subprocess.run(command, check=True, capture_output=True, text=True).stdout.split() for _ in range(ROUNDS)]
-    took, cpu, peak, queries, count, engines, ranks, cells = min(rounds, key=lambda r: float(r[0]))
+    rounds: list[list[str]] = []
+    with tempfile.TemporaryDirectory() as name, prometheus(Path(name), given.binaries, given.ranks, given.every) as (url, pid):
+        command = [sys.executable, __file__, "--url", url, *(["--json"] if given.json else [])]
+        for _ in range(ROUNDS):
+            before = cpu_of(pid)
+            said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+            rounds.append([*said, f"{cpu_of(pid) - before:.2f}"])
+    took, cpu, peak, queries, count, engines, ranks, cells, theirs = min(rounds, key=lambda r: float(r[0]))
     print(
         f"{ranks} ranks of {engines} engines, an hour at {given.every:g} s ({cells} intervals in all): {queries} queries, {count} samples"
     )
-    print(f"wall {took} s, CPU of the reader {cpu} s, peak memory {peak} MB; rounds: {', '.join(r[0] for r in rounds)} s")
+    print(f"wall {took} s, CPU of the reader {cpu} s and of Prometheus {theirs} s, peak memory {peak} MB")
+    print(f"rounds: {', '.join(r[0] for r in rounds)} s")
 
 
 if __name__ == "__main__":

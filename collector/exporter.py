@@ -5,6 +5,7 @@ Each part of the page is asked on its own: one that raises is counted and logged
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,6 +41,12 @@ class Distribution:
         self.counts[bisect_left(self._bounds, value)] += 1
         self.total += value
 
+    def copy(self) -> Distribution:
+        """As it is now."""
+        other = Distribution(self._bounds)
+        other.counts, other.total = self.counts.copy(), self.total
+        return other
+
     def cumulated(self) -> Iterator[tuple[str, float]]:
         """Prometheus' buckets: bound, and how many are not above it."""
         yield from zip((*map(repr, map(float, self._bounds)), "+Inf"), map(float, accumulate(self.counts)), strict=True)
@@ -60,27 +67,43 @@ Part = Callable[[], Iterable[Sample]]
 
 
 class Exporter:
-    """Our page, made of parts by name."""
+    """Our page, made of parts by name. Those of one name are one to whoever reads of failures."""
 
-    def __init__(self, parts: Mapping[str, Part]) -> None:
-        self._parts = parts
+    def __init__(self, parts: Mapping[str, Part] | Callable[[], Iterable[tuple[str, Part]]]) -> None:
+        """`parts`, or what gives them anew for each page."""
+        self._parts = parts if callable(parts) else parts.items
         self._known = {family.name: family for family in exported.of_signals().values()} | exported.FAMILIES
         self._failures: dict[str, int] = {}
 
     def collect(self) -> list[Metric]:
-        """All families that have samples, by name. Fast: nothing is written as text yet."""
-        by_family: dict[str, list[Sample]] = {}
-        for name, part in self._parts.items():
-            try:
-                for sample in part():
-                    by_family.setdefault(sample.name, []).append(sample)
-            except Exception:
-                self._failures[name] = self._failures.get(name, 0) + 1
-                log.exception("the part %s of /metrics could not be made, which is a defect of slowrank", name)
-        failed = [Sample(exported.EXPORT_FAILURES, count, (part,)) for part, count in self._failures.items()]
+        """All families that have samples, by name. Nothing is written as text yet."""
+        taken: dict[str, list[Sample]] = {}
+        for name, part in self._parts():
+            self._take(taken, name, part)
+        return self._families(taken)
+
+    async def page(self) -> bytes:
+        """The page. Parts are taken one by one on the loop, which owns what they read, with room for others between them; families and
+        text, which take longer, are made in a thread."""
+        taken: dict[str, list[Sample]] = {}
+        for name, part in self._parts():
+            self._take(taken, name, part)
+            await asyncio.sleep(0)
+        return await asyncio.to_thread(lambda: written(self._families(taken)))
+
+    def _take(self, taken: dict[str, list[Sample]], name: str, part: Part) -> None:
+        try:
+            for sample in part():
+                taken.setdefault(sample.name, []).append(sample)
+        except Exception:
+            self._failures[name] = self._failures.get(name, 0) + 1
+            log.exception("the part %s of /metrics could not be made, which is a defect of slowrank", name)
+
+    def _families(self, taken: dict[str, list[Sample]]) -> list[Metric]:
+        failed = [Sample(exported.EXPORT_FAILURES, count, (part,)) for part, count in self._failures.copy().items()]
         if failed:
-            by_family[exported.EXPORT_FAILURES] = failed
-        return [_family(self._known[name], samples) for name, samples in sorted(by_family.items())]
+            taken[exported.EXPORT_FAILURES] = failed
+        return [_family(self._known[name], samples) for name, samples in sorted(taken.items())]
 
 
 def written(metrics: Iterable[Metric]) -> bytes:
@@ -110,7 +133,7 @@ def _family(family: exported.Exported, samples: Iterable[Sample]) -> Metric:
         if isinstance(sample.value, Distribution):
             metric.add_metric(labels, list(sample.value.cumulated()), sample.value.total)
         else:
-            metric.add_metric(labels, sample.value)
+            metric.add_metric(labels, float(sample.value))  # numpy's own print as np.float64(...)
     return cast(Metric, metric)
 
 

@@ -37,8 +37,11 @@ class Match:
 
 
 def priced(share: Share | None) -> float | None:
-    """The share that a finding is held against; None for a rule that judges in another unit and leaves the share at nothing."""
-    return None if share is None or share.high <= 0.0 or not math.isfinite(share.mid) else share.mid
+    """The share that a finding is held against; None where its rule puts no figure on it, be it that it judges in another unit, or that
+    without a healthy past the cost may be anything (a bad link: 0 to 1). Such a rule held the finding against a limit of its own."""
+    if share is None or share.high <= 0.0 or not math.isfinite(share.mid):
+        return None
+    return None if share.mid == 0.0 and share.high >= 1.0 else share.mid
 
 
 def reaches(share: float | None, limit: float) -> bool:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collector import promql, signals
-from diagnose import clocks, entangled, lockstep
+from collector.engines.limits import name_ranks
+from diagnose import clocks, entangled, lockstep, starvation
 from diagnose.case import MIN_INTERVALS, Case
 from diagnose.model import Evidence, Healthy, NoData, Severity, Share
 from diagnose.rules import Limits, Threshold
@@ -116,6 +117,11 @@ def late_host(case: Case, limit: Limits) -> LateHost | Healthy | NoData:
             )
         return Healthy(_calm(waits, cost, clear=clear))
     row = waits.late[0]
+    kept = starvation.kept(case)
+    if kept and not set(kept) & set(waits.late) and max(why.share for why in kept.values()) >= cost.mid:
+        late, held = (name_ranks(case.rank_ids(tuple(rows))) for rows in (waits.late, kept))
+        # a process that is kept from running wakes late from its own wait too, and counts that as waiting
+        return Healthy(f"the waits point at {late}, but hold the delay of {held}, which the kernel keeps from running for longer than that")
     named = waits.complete and len(waits.late) <= len(waits.per_step) / 2
     found = LateHost(
         waits.late,

@@ -32,6 +32,16 @@ def test_every_file_that_a_document_names_exists(doc):
     assert not missing
 
 
+@pytest.mark.parametrize("doc", DOCS, ids=lambda p: p.name)
+def test_every_test_that_a_document_names_exists(doc):
+    """`test_file.py::test_name` is a test of that name in a file of that name, which may be given with folders below tests/."""
+    for file, name in re.findall(r"`([\w/]*test_\w+\.py)::(\w+)`", doc.read_text()):
+        sources = [path.read_text() for path in (ROOT / "tests").rglob(file)]
+        assert any(re.search(rf"^(?:async def|def|class) {name}\b|^{name} = ", source, re.MULTILINE) for source in sources), (
+            f"{file}::{name}"
+        )
+
+
 def test_every_fault_that_names_a_rule_exists_as_one():
     """A fault is named as the rule that it must trigger; a rule that can be caused has its fault."""
     assert set(load()) - set(faults.load()) == set()

@@ -68,7 +68,10 @@ def parse_url(text: str) -> str:
 class Api:
     """An open connection to a server. `queries` and `samples` count what was asked and what came."""
 
-    def __init__(self, server: Server, *, transport: httpx.AsyncBaseTransport | None = None, timeout: float = TIMEOUT) -> None:
+    def __init__(
+        self, server: Server, *, transport: httpx.AsyncBaseTransport | None = None, timeout: float = TIMEOUT, streams: bool | None = None
+    ) -> None:
+        """`streams`: whether the server hands out chunks; None: it is asked."""
         self.url = server.url
         self.queries = 0
         self.samples = 0
@@ -76,7 +79,7 @@ class Api:
         self._keyed = server.token is not None
         self._limit = timeout
         self._get = False  # the server wants GET
-        self._streams: bool | None = None  # whether the server hands out chunks; None: not asked yet
+        self._streams = streams
         self._turn = asyncio.Semaphore(AT_ONCE)
         headers = {"Accept-Encoding": "identity", "User-Agent": "slowrank"}
         if server.token is not None:

@@ -96,8 +96,11 @@ class _Asked:
 
 
 async def _streamed(asked: _Asked, known: Known, start: float, end: float) -> Fetched:
-    """A query by remote read; in JSON when that fails or tells nobody's series."""
-    found = await _whole(asked, asked.chunks, STREAMED, start, end)
+    """A query by remote read; in JSON when that fails, whatever it says of the server, or tells nobody's series."""
+    try:
+        found = await _whole(asked, asked.chunks, STREAMED, start, end)
+    except UnreachableError:
+        return await _told(asked, start, end)
     series = None if found.failed else known.own(found.series)
     return await _told(asked, start, end) if series is None else Fetched(asked.query, tuple(series))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import combinations
 
 from collector.engines.limits import name_ranks, rank_of
@@ -35,12 +36,18 @@ SHOWN = 4
 
 def plain(labels: dict[str, str]) -> dict[str, str]:
     """Labels as the engine wrote them: where a target label of the same name pushed one aside (`exported_engine`), it is put back."""
-    aside = [name for name in labels if name.startswith("exported_") and name.removeprefix("exported_") in OWN]
+    aside = _aside(tuple(labels))
     if not aside:
         return labels
     return {name: value for name, value in labels.items() if name not in aside} | {
         name.removeprefix("exported_"): labels[name] for name in aside
     }
+
+
+@lru_cache(maxsize=1024)
+def _aside(names: tuple[str, ...]) -> frozenset[str]:
+    """Which names of a series' labels are an engine's that was pushed aside. Thousands of series have a few dozen lists of names."""
+    return frozenset(name for name in names if name.startswith("exported_") and name.removeprefix("exported_") in OWN)
 
 
 @dataclass(slots=True)

@@ -20,8 +20,8 @@ REPLY_TYPE = "application/x-streamed-protobuf"
 HEADERS = {"Content-Type": REQUEST_TYPE, "Content-Encoding": "snappy", "X-Prometheus-Remote-Read-Version": "0.1.0"}
 
 _TYPES = {"=": 0, "!=": 1, "=~": 2, "!~": 3}
-_FLOATS = 1
-"""The encoding of a chunk of plain samples; others are native histograms, of which we read none."""
+_FLOATS, _HISTOGRAMS = 1, {2, 3}
+"""Encodings of chunks: plain samples, and native histograms, of which we read none. Others are of versions to come."""
 
 _LABEL = 1 << 3 | 2
 """How a label begins in a ChunkedSeries."""
@@ -104,10 +104,35 @@ def _series(body: bytes, at: int, stop: int, known: dict[bytes, tuple[str, str]]
         if number == 1:
             labels.append(_label(body[begin:after]))
         elif number == 2:
-            parts = {n: (a, b) for n, a, b in _fields(body, begin, after)}
-            if parts.get(3, (0, 0))[0] == _FLOATS and 4 in parts:
-                chunks.append(body[slice(*parts[4])])
+            chunks += _chunk(body, begin, after)
     return tuple(labels), chunks
+
+
+def _chunk(body: bytes, at: int, stop: int) -> list[bytes]:
+    """The samples of a Chunk; none of a native histogram. Its first and last time are skipped: the samples say them."""
+    encoding = 0
+    found: list[bytes] = []
+    while at < stop:
+        key = body[at]
+        if key & 7 == 0:
+            value = body[at + 1]  # one byte, of all that is wanted
+            at += 2
+            while body[at - 1] >= 0x80:
+                at += 1
+            encoding = value if key >> 3 == 3 else encoding
+        elif key & 7 == 2:
+            size, at = _number(body, at + 1)
+            if at + size > stop:
+                raise ValueError("a field that ends after its chunk")
+            found = [body[at : at + size]] if key >> 3 == 4 else found
+            at += size
+        else:
+            raise ValueError(f"a field of type {key & 7} in a chunk")
+    if encoding == _FLOATS:
+        return found
+    if encoding not in _HISTOGRAMS:
+        raise ValueError(f"a chunk of encoding {encoding}")
+    return []
 
 
 def _label(raw: bytes) -> tuple[str, str]:

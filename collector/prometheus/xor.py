@@ -18,6 +18,10 @@ from collector.model import FloatArray
 Ints: TypeAlias = npt.NDArray[np.int64]
 Words: TypeAlias = npt.NDArray[np.uint64]
 
+MOST = 2000
+"""Samples of one chunk that are believed: Prometheus aims at 120 and cuts at twice that. A count could say 65,535, and memory is taken for
+the longest of all chunks that are read together."""
+
 _PAST = 32
 """Bytes after the last chunk that a read may touch: two words and some."""
 
@@ -41,6 +45,8 @@ def decode(chunks: Sequence[bytes]) -> tuple[Ints, FloatArray, Ints]:
     raw = np.frombuffer(b"".join(chunks) + bytes(_PAST), np.uint8)
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     counts = raw[starts].astype(np.int64) << 8 | raw[starts + 1]
+    if counts.max() > MOST:
+        raise ValueError(f"a chunk of {counts.max()} samples")
     order = np.argsort(-counts, kind="stable")  # those that still have a sample are then always the first ones
     times, bits = _Bits(raw, starts[order], sizes[order]).read(counts[order])
     back = np.argsort(order)

@@ -16,12 +16,17 @@ KEPT = 8
 
 
 class Past:
-    """`age` in seconds: the least age of a window that serves."""
+    """`age` in seconds: the least age of a window that serves. `serving`: one that did before a restart."""
 
-    def __init__(self, age: float) -> None:
+    def __init__(self, age: float, serving: Window | None = None) -> None:
         self._age = age
         self._waiting: deque[Window] = deque()  # oldest first, not old enough yet
-        self._serving: Window | None = None
+        self._serving = serving
+
+    @property
+    def serving(self) -> Window | None:
+        """The window that serves now."""
+        return self._serving
 
     def note(self, window: Window, *, healthy: bool, suspected: bool) -> None:
         """A window was judged. `suspected`: something is open on the engine, whatever this verdict says."""

@@ -83,7 +83,7 @@ def _reading(watch: Watch, now: float) -> Iterator[Sample]:
         if pages.good is not None:
             yield Sample(exported.PAGE_AGE, now - pages.good, where)
     for source, late in watch.counts.late.items():
-        yield Sample(exported.SCRAPE_LATE, late, (engine, source))
+        yield Sample(exported.SCRAPE_LATE, late.copy(), (engine, source))
     for asked in watch.cadence:
         if asked is not INFO:
             yield Sample(exported.SCRAPE_INTERVAL, watch.cadence[asked], (engine, PATHS[asked].rpartition("/")[2]))

@@ -7,18 +7,20 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.metadata import version
 
 import structlog
 
 from collector import exported
 from collector.errors import ConfigError
-from collector.exporter import Exporter, Sample
+from collector.exporter import Exporter, Part, Sample
 from collector.model import Problem
 from slowrank.discovery.listing import Listing
 from slowrank.discovery.spec import EngineSpec
 from slowrank.service import samples
 from slowrank.service.fleet import Fleet
+from slowrank.service.keepsakes import Keepsakes
 from slowrank.service.office import Office
 from slowrank.service.plan import Plan
 from slowrank.service.watch import Watch
@@ -50,10 +52,11 @@ class Service:
         self._reconciled = False
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="diagnose")  # one: diagnoses must not take the core that pages need
         self.office = Office(plan.incidents, plan.receivers, plan.routes, plan.config.service.external_url, self._labels)
+        self.keepsakes = Keepsakes(plan.incidents.with_name(plan.incidents.name + ".past"))
+        self.keepsakes.sweep()
         self.fleet = Fleet(self._watch, self._left)
         self._listing = Listing(plan.engines, plan.sources, self._changed.set, shard=plan.shard)
-        parts: dict[str, Callable[[], Iterator[Sample]]] = {"engines": self._of_engines, "service": self._of_service}
-        self.exporter = Exporter(parts)
+        self.exporter = Exporter(self._parts)
 
     async def run(self) -> None:
         """Until cancelled; then everything is written and closed."""
@@ -108,7 +111,7 @@ class Service:
 
     def _watch(self, spec: EngineSpec) -> Watch:
         config = self.plan.config
-        return Watch(spec, config.scrape, config.diagnosis, self.office.hear, self.fleet.windows, self._worker)
+        return Watch(spec, config.scrape, config.diagnosis, self.office.hear, self.fleet.windows, self._worker, self.keepsakes)
 
     def _labels(self, engine: str) -> tuple[tuple[str, str], ...]:
         watch = self.fleet.find(engine)
@@ -116,11 +119,12 @@ class Service:
 
     def _left(self, engine: str) -> None:
         self.office.desk.leave(engine, time.time())
+        self.keepsakes.drop(engine)
 
     def problems(self) -> tuple[Problem, ...]:
         """What is wrong now with lists, the incident file, receivers and the last reload; not with engines, which say it themselves."""
         refused = () if self.refused is None else (Problem("reload", self.refused, "the configuration before stays in force"),)
-        return (*self._listed, *self.office.problems(), *refused)
+        return (*self._listed, *self.office.problems(), *self.keepsakes.problems(), *refused)
 
     def unready(self) -> str | None:
         """Why answers would be empty yet; None when they are not: every list was looked at, and every engine asked for a page."""
@@ -138,11 +142,12 @@ class Service:
         stuck = [w.spec.name for w in self.fleet.watches if now - w.beat > limit]
         return f"{len(stuck)} engines were not judged for {limit:.0f} s" if stuck else None
 
-    def _of_engines(self) -> Iterator[Sample]:
-        now = time.time()
+    def _parts(self) -> Iterator[tuple[str, Part]]:
+        """Of our own page: one for each engine."""
         for watch in self.fleet.watches:
-            yield from samples.of_engine(watch, now)
-        yield from samples.of_rules(self.fleet.watches)
+            yield "engines", partial(samples.of_engine, watch, time.time())
+        yield "engines", lambda: samples.of_rules(self.fleet.watches)
+        yield "service", self._of_service
 
     def _of_service(self) -> Iterator[Sample]:
         yield from samples.of_process()

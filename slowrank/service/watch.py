@@ -21,6 +21,7 @@ from slowrank.config.model import Diagnosis, Scrape
 from slowrank.discovery.spec import EngineSpec
 from slowrank.service.cadence import INFO, METRICS, Cadence
 from slowrank.service.counts import OF_ENGINE, Counts
+from slowrank.service.keepsakes import STAMP_EVERY, Keepsakes
 from slowrank.service.past import Past
 
 DEPTH = 300.0
@@ -95,12 +96,13 @@ class Watch:
         hear: Hear,
         beside: Callable[[], Sequence[Window]],
         worker: Executor | None = None,
+        keepsakes: Keepsakes | None = None,
     ) -> None:
-        """`beside`: the newest windows of all engines, which may serve as twins."""
+        """`beside`: the newest windows of all engines, which may serve as twins. `keepsakes`: where the past outlives us."""
         self.spec = spec
         self.cadence = Cadence(scraping)
         self.counts = Counts()
-        self.past = Past(judging.past_age)
+        self.past = Past(judging.past_age, None if keepsakes is None else keepsakes.find(spec.name))
         self.look: Look | None = None
         self.verdicts: deque[Said] = deque(maxlen=KEPT_VERDICTS)
         self.diagnoses = 0
@@ -109,6 +111,7 @@ class Watch:
         self.beat = time.monotonic()  # when it last showed that it lives
         self.intake = Intake(depth_s=max(DEPTH, 2 * judging.window), clock=spec.clock, gpus=dict(spec.gpus))
         self._judging, self._hear, self._beside, self._worker = judging, hear, beside, worker
+        self._keepsakes, self._kept, self._stamped = keepsakes, self.past.serving, time.monotonic()
 
     async def run(self) -> None:
         """Until cancelled. What raises is a defect, and leaves."""
@@ -166,6 +169,20 @@ class Watch:
         states = self._hear(found)
         self.cadence.suspected = State.SUSPECTED in states
         self.past.note(window, healthy=found.verdict.klass is Class.HEALTHY, suspected=bool(states - {State.RESOLVED}))
+        await self._keep()
+
+    async def _keep(self) -> None:
+        """The past that serves now, on disk too."""
+        serving, now = self.past.serving, time.monotonic()
+        if self._keepsakes is None or serving is None:
+            return
+        if serving is not self._kept:
+            await asyncio.get_running_loop().run_in_executor(self._worker, self._keepsakes.keep, self.spec.name, serving)
+        elif now - self._stamped >= STAMP_EVERY:
+            self._keepsakes.stamp(self.spec.name)
+        else:
+            return
+        self._kept, self._stamped = serving, now
 
     def up(self, now: float) -> bool:
         """Whether usable pages come. `now`: unix seconds."""

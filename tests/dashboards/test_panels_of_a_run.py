@@ -44,7 +44,6 @@ ABSENT = {
     exported.PROBLEMS: "a problem of targets, receivers or files",
     exported.RELOADS: "a service that was told to reload",
     exported.RULE_FAILURES: "a defect",
-    r"slowrank_card_\w+": "pages of the cards",
     exported.of_signals()[signals.RUN_QUEUE_DELAY].name: "a look at the ranks' processes",
 }
 """Series that such a run does not have, and what it would take. A panel may be empty if it asks for one of these."""
@@ -67,13 +66,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Five minutes of four ranks, of which one's host is starved from the second minute on, watched by slowrank."""
     folder = tmp_path_factory.mktemp("run")
     with Recording(folder / "capture") as recording:
-        simulate(
-            ClusterConfig(ranks=RANKS, seed=7),
-            [parse(f"host_cpu_starved:rank={RANK},onset={ONSET:g}")],
-            SECONDS,
-            recording,
-            metrics_every=EVERY,
-        )
+        fault = parse(f"host_cpu_starved:rank={RANK},onset={ONSET:g}")
+        simulate(ClusterConfig(ranks=RANKS, seed=7), [fault], SECONDS, recording, metrics_every=EVERY, cards=recording.cards)
     return asyncio.run(watched(list(read_capture(folder / "capture")), folder / "i.db"))
 
 
@@ -112,12 +106,12 @@ async def watched(pages: list[Page], file: Path) -> Run:
 
 
 def kept(page: str, labels: str, at: float) -> Kept:
-    """What a scrape leaves, less buckets, which no expression reads."""
+    """What a scrape leaves, less the engine's buckets, which no expression reads."""
     found: Kept = []
     for line in page.splitlines():
         series, _, value = line.rpartition(" ")
         name, _, rest = series.partition("{")
-        if not line.startswith("#") and not name.endswith("_bucket"):
+        if not line.startswith("#") and not (name.endswith("_bucket") and name.startswith("sglang")):
             found.append((f"{name}{{{labels}" + (f",{rest}" if rest else "}"), value, at))
     return found
 

@@ -31,8 +31,8 @@ SINGLE, LOAD = Class.SINGLE_POINT, Class.LOAD
 
 
 def bad(cause="slow_rank", ranks=(3,), share=0.2, klass=SINGLE, severity=Severity.PAGE, confidence=0.9, also=()) -> Verdict:
-    cost = Share(share, share, share)
-    return Verdict(klass, cause, ranks, confidence, f"{cause} on {ranks}", severity, cost, LostTime(share), also=also)
+    cost = share if isinstance(share, Share) else Share(share, share, share)
+    return Verdict(klass, cause, ranks, confidence, f"{cause} on {ranks}", severity, cost, LostTime(cost.mid), also=also)
 
 
 def calm(klass=Class.HEALTHY, unexplained=0.0) -> Verdict:
@@ -124,6 +124,18 @@ def test_a_finding_without_a_price_counts_as_its_rule_says():
     """Rules that judge in another unit (requests, seconds of age) leave the share at nothing: they open and confirm, with no share."""
     story = Story().tell(*[bad("stale_ledger", (2,), 0.0, LOAD)] * 2)
     assert (story.one.state, story.one.share, story.one.peak_share) == (State.CONFIRMED, None, None)
+
+
+def test_a_card_whose_cost_nobody_can_say_yet_is_an_incident():
+    """Link errors without end on an engine without a healthy past may cost nothing or everything (0 to 1): people are told, without a
+    figure. A fault that is there from the start never gets a past, so waiting for one would mean never."""
+    story = Story().tell(*[bad("link_degraded", (2,), Share(0.0, 0.0, 1.0))] * 2)
+    assert (story.one.state, story.one.share, story.one.peak_share) == (State.CONFIRMED, None, None)
+    story.tell(*[calm()] * CLEAR)
+    assert story.one.state is State.RESOLVED
+    assert not Story().tell(*[bad("link_degraded", (2,), Share(0.0, 0.0, 0.5))] * 2).incidents, (
+        "a cost that is bounded is held to the limit"
+    )
 
 
 def test_resolved_after_the_clear_time_and_told_after_the_cool_down():

@@ -120,6 +120,12 @@ def test_damaged_chunks_are_refused_or_read(chunks: list[bytes]) -> None:
     assert len(times) == len(found)
 
 
+def test_a_count_that_no_chunk_has_is_refused() -> None:
+    """Before memory is taken for it."""
+    with pytest.raises(ValueError, match="65535 samples"):
+        xor.decode([b"\xff\xff" + chunk(A)[2:]])
+
+
 def field(number: int, value: bytes) -> bytes:
     assert len(value) < 1 << 14
     size = bytes([len(value)]) if len(value) < 0x80 else bytes([len(value) & 0x7F | 0x80, len(value) >> 7])
@@ -145,6 +151,12 @@ def test_a_series_in_several_frames_is_one() -> None:
     assert found.labels == {"__name__": "x"}
     assert found.times.tolist() == [1015.0, 1030.0, 1045.0, 1060.0, 1075.0]
     assert found.values.tolist() == [1_015_000.0, 1_030_000.0, 1_045_000.0, 1_060_000.0, 1_075_000.0]
+
+
+def test_chunks_of_a_version_to_come_are_refused() -> None:
+    """What cannot be unpacked is not left out silently: the query goes to the query API instead."""
+    with pytest.raises(ValueError, match="encoding 4"):
+        remote.series(frame({"__name__": "x"}, [chunk(A)], 4), 0.0, 9e9)
 
 
 def test_chunks_that_overlap_give_each_moment_once() -> None:
@@ -185,10 +197,10 @@ RANKS = [{**CPU, "dp_rank": str(rank), "tp_rank": str(rank)} for rank in (0, 1)]
 TIMES = [1000.0 + 15 * k for k in range(41)]
 
 
-@pytest.mark.parametrize("trouble", ["", "403", "404", "cut off", "samples", "strangers"])
+@pytest.mark.parametrize("trouble", ["", "403", "404", "breaks", "cut off", "samples", "strangers"])
 def test_what_remote_read_does_not_give_json_does(trouble: str) -> None:
-    """The same window from a server that streams chunks, from one that has or allows no such thing, whose stream is damaged, that sends
-    samples instead, and whose external label is a target's own elsewhere."""
+    """The same window from a server that streams chunks, from one that has or allows no such thing, that fails at it, whose stream is
+    damaged, that sends samples instead, and whose external label is a target's own elsewhere."""
     asked: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -202,6 +214,8 @@ def test_what_remote_read_does_not_give_json_does(trouble: str) -> None:
             kind = remote.REPLY_TYPE + "; proto=prometheus.ChunkedReadResponse"
             if b"none" in request.content:
                 return httpx.Response(200, headers={"content-type": "application/x-protobuf" if trouble == "samples" else kind})
+            if trouble == "breaks":
+                return httpx.Response(500, text="storage: not now")
             more = {"job": "eu"} if trouble == "strangers" else {"region": "eu"}
             counted = [chunk([(round(at * 1000), at) for at in TIMES])]
             body = b"".join(frame({**labels, **more}, counted) for labels in RANKS)

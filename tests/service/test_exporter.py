@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +38,12 @@ def test_samples_are_written_under_their_names_and_labels():
         ("slowrank_build_info", (("version", "0.1.0"),)): 1.0,
     }
     assert "# TYPE slowrank_diagnoses_total counter" in text
+
+
+def test_a_number_of_numpy_is_a_number_on_the_page():
+    """numpy 2 prints its floats with their type's name, which no scraper reads."""
+    text = page(Sample(exported.STEP_SECONDS, np.float64(0.03), ("e",)))
+    assert values(text) == {(exported.STEP_SECONDS, (("engine", "e"),)): 0.03}
 
 
 def test_a_distribution_is_written_as_prometheus_buckets():
@@ -92,6 +102,37 @@ def test_a_part_that_breaks_is_counted_and_the_others_are_shown(caplog):
         assert found["slowrank_export_failures_total", (("part", "broken"),)] == count
         assert found["slowrank_build_info", (("version", "v"),)] == 1.0
     assert "which is a defect of slowrank" in caplog.text
+
+
+def test_parts_are_taken_with_room_for_others_between_them():
+    """The same page as taken at once; the loop turns between two parts, and the parts of each page are asked for anew."""
+    made: list[int] = []
+    turns: list[int] = []
+
+    def part(n):
+        made.append(len(turns))
+        return [Sample(exported.STEP_SECONDS, n, (f"e{n}",))]
+
+    async def play():
+        over = asyncio.Event()
+
+        async def others():
+            while not over.is_set():
+                turns.append(1)
+                await asyncio.sleep(0)
+
+        beside = asyncio.create_task(others())
+        await asyncio.sleep(0)
+        found = await exporter.page()
+        over.set()
+        await beside
+        return found
+
+    exporter = Exporter(lambda: [("engines", partial(part, n)) for n in range(3)])
+    found = asyncio.run(play())
+    assert [turn - made[0] for turn in made] == [0, 1, 2]
+    assert values(found.decode()) == values(written(exporter.collect()).decode())
+    assert len(values(found.decode())) == 3
 
 
 def test_a_sample_of_wrong_labels_is_a_defect_that_shows():

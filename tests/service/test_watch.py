@@ -19,6 +19,7 @@ from slowrank.config.model import Diagnosis, Scrape
 from slowrank.discovery.spec import EngineSpec
 from slowrank.service.cadence import BURST, INFO, LOADS, METRICS, REMEMBERED, SLOWEST, Cadence
 from slowrank.service.counts import Counts
+from slowrank.service.keepsakes import Keepsakes
 from slowrank.service.office import Office
 from slowrank.service.past import KEPT, Past
 from slowrank.service.watch import Watch
@@ -127,7 +128,7 @@ def test_what_is_not_healthy_never_serves():
     assert len(past._waiting) <= KEPT + 1
 
 
-async def played(path: Path, file: Path) -> tuple[list[str], Watch, Office, list[frozenset[State]]]:
+async def played(path: Path, file: Path, keepsakes: Keepsakes | None = None) -> tuple[list[str], Watch, Office, list[frozenset[State]]]:
     """The story's pages through a watch and an office, judged each 10 s of their own time; what happened to incidents."""
     events: list[str] = []
     states: list[frozenset[State]] = []
@@ -143,7 +144,7 @@ async def played(path: Path, file: Path) -> tuple[list[str], Watch, Office, list
     for one in read_capture(path):
         if watch is None:
             due = one.arrived + 10.0
-            watch = Watch(EngineSpec(one.engine, (one.node,)), Scrape(), Diagnosis(), hear, list)
+            watch = Watch(EngineSpec(one.engine, (one.node,)), Scrape(), Diagnosis(), hear, list, None, keepsakes)
         if one.arrived >= due:
             await watch.judge()
             due += 10.0
@@ -166,6 +167,18 @@ def test_a_fault_that_comes_and_goes_is_told_once(story, tmp_path):
     assert {said.klass for said in watch.verdicts} >= {Class.HEALTHY, Class.SINGLE_POINT}
     assert watch.past.baseline(watch.look.window.end) is not None
     assert not watch.rule_failures
+
+
+def test_the_past_of_an_engine_outlives_a_restart(story, tmp_path):
+    """What served at the end of a story serves at the beginning of the next process, from the folder beside the incident file."""
+    keepsakes = Keepsakes(tmp_path / "i.db.past")
+    _, watch, _, _ = asyncio.run(played(story, tmp_path / "i.db", keepsakes))
+    served = watch.past.serving
+    again = Watch(watch.spec, Scrape(), Diagnosis(), lambda found: frozenset(), list, None, Keepsakes(tmp_path / "i.db.past"))
+    assert served is not None
+    assert again.past.serving is not None
+    assert (again.past.serving.end, again.past.serving.ranks) == (served.end, served.ranks)
+    assert keepsakes.problems() == ()
 
 
 def test_an_engine_that_stops_answering_is_no_longer_up():

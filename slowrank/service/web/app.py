@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from importlib.metadata import version
 
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse, Response
 from starlette.types import ASGIApp
 
-from collector.exporter import CONTENT_TYPE, written
+from collector.exporter import CONTENT_TYPE
 from slowrank.service.service import Service
 from slowrank.service.web.api import api
 from slowrank.service.web.guard import Guard
@@ -32,8 +31,7 @@ def web(service: Service) -> ASGIApp:
 
     @app.get("/metrics", response_class=Response, responses={200: {"content": {CONTENT_TYPE: {}}}}, include_in_schema=False)
     async def metrics() -> Response:
-        taken = service.exporter.collect()  # here, where nothing changes meanwhile; writing it takes longer, and may do so elsewhere
-        return Response(await asyncio.to_thread(written, taken), media_type=CONTENT_TYPE)
+        return Response(await service.exporter.page(), media_type=CONTENT_TYPE)
 
     @app.get("/healthz", summary="Whether the service lives", responses={503: {"model": Health}})
     async def healthz() -> Health:
