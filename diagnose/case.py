@@ -132,7 +132,7 @@ class Case:
     @cached_property
     def first_tokens_before(self) -> front_end.FirstTokens | None:
         """The same of the healthy past."""
-        return front_end.first_tokens(self.baseline, prefill_drag.prefill_drag(self.baseline)) if self.baseline else None
+        return front_end.usual_first_tokens(self.baseline) if self.baseline else None
 
     @cached_property
     def excess(self) -> over_past.Excess | None:

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from collector import signals
-from collector.model import FloatArray, Window
+from collector.model import FloatArray, Window, once_a_window
 from diagnose import blocks, lockstep
-from diagnose.prefill_drag import PrefillDrag
+from diagnose.prefill_drag import PrefillDrag, prefill_drag
 
 _ALWAYS = (signals.FIRST_TOKEN_TIME, signals.FIRST_TOKENS, signals.WAITING)
 NEEDS = (*_ALWAYS, signals.PREFILL_BUSY)
@@ -148,3 +148,9 @@ def _by_requests(window: Window) -> _Held | None:
     )
     now = float(np.nansum(window.mean(signals.WAITING))) / rate
     return _Held(max(queued, now), computed, STEPS * float((spent[stepped] / steps[stepped]).max()))
+
+
+@once_a_window
+def usual_first_tokens(past: Window) -> FirstTokens | None:
+    """The first tokens of a past, which is compared with again and again."""
+    return first_tokens(past, prefill_drag(past))

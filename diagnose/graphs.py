@@ -36,10 +36,10 @@ def touched_series(window: Window) -> FloatArray:
     """(T,) share of the group's steps in each interval that a prefill on some rank touches: those in which a rank prefills, and those in
     which it decodes without a graph, as far as prefills are there to take it. 0 where steps or passes were not counted."""
     eager, graph, active = (window.get(name) for name in (signals.EAGER_STEPS, signals.GRAPH_STEPS, signals.STEPS_ACTIVE))
-    rate = lockstep.nanmedian(active + window.get(signals.STEPS_IDLE))
-    passes, stepped = eager + graph, np.isfinite(rate) & (rate > lockstep.LEAST_RATE)
-    some = np.isfinite(passes) & (passes > lockstep.LEAST_RATE)
-    without = np.nan_to_num(lockstep.nanmedian(np.where(some, eager / np.where(some, passes, 1.0), np.nan)))
+    rate, passes = lockstep.rate_series(window), eager + graph
+    stepped = np.isfinite(rate) & (rate > lockstep.LEAST_RATE)
+    ran = np.nan_to_num(passes).sum(axis=0)  # of all ranks: each one's decode passes share the group's steps
+    without = np.nan_to_num(eager).sum(axis=0) / np.maximum(ran, lockstep.LEAST_RATE)
     own = np.clip(np.nan_to_num(active - passes) / np.where(stepped, rate, 1.0), 0.0, 1.0)
     return np.asarray(np.where(stepped, np.minimum(np.minimum(1.0, without + own.mean(axis=0)), own.sum(axis=0)), 0.0))
 

@@ -29,6 +29,12 @@ def steps_per_second(window: Window) -> FloatArray:
 
 
 @once_a_window
+def rate_series(window: Window) -> FloatArray:
+    """(T,) steps per second of the group in each interval; NaN where not observed."""
+    return nanmedian(window.get(signals.STEPS_ACTIVE) + window.get(signals.STEPS_IDLE))
+
+
+@once_a_window
 def group_rate(window: Window) -> float | None:
     """Steps per second of the group; None when steps were not observed or none happened."""
     rate = median(steps_per_second(window))
@@ -184,7 +190,7 @@ def _wait(window: Window) -> FloatArray | None:
 def lateness_series(window: Window, row: int) -> FloatArray:
     """(T,) seconds per step by which a rank's wait is shorter than its peers' median in each interval; NaN where unobserved."""
     total = window.get(signals.SYNC_WAIT) + (window.get(signals.RECV_WAIT) if window.has(signals.RECV_WAIT) else 0.0)
-    rate = nanmedian(window.get(signals.STEPS_ACTIVE) + window.get(signals.STEPS_IDLE))
+    rate = rate_series(window)
     peers = nanmedian(np.delete(total, row, axis=0))
     stepped = np.isfinite(rate) & (rate > LEAST_RATE)
     return np.where(stepped, (peers - total[row]) / np.where(stepped, rate, 1.0), np.nan)
@@ -242,6 +248,7 @@ def nanmean(values: FloatArray) -> FloatArray:
     return np.where(count > 0, np.where(seen, values, 0.0).sum(axis=1) / np.maximum(count, 1), np.nan)
 
 
+@once_a_window
 def host_exposed(window: Window) -> float | None:
     """Seconds per step in which the device had nothing to do while the group was active, from the engine's device timer; None without it.
 
@@ -259,6 +266,7 @@ ALWAYS = 0.95
 ten seconds is a twentieth at most."""
 
 
+@once_a_window
 def unwaited(window: Window) -> float | None:
     """Seconds per step in which the device had nothing to do and no rank waited for another either: all hosts late alike. None without the
     device timer or the waits, and for a group that stands now and then without a request, as that looks the same."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collector import signals
-from collector.model import FloatArray, Window
+from collector.model import FloatArray, Window, once_a_window
 from diagnose import blocks, graphs, lockstep, over_past
 from diagnose.model import Share
 from diagnose.rules import Limits, Threshold
@@ -99,6 +99,7 @@ class PrefillDrag:
         return min(1.0, max(0.0, self.touched * (self.prefill_step - usual) / self.wall_step))
 
 
+@once_a_window
 def prefill_drag(window: Window) -> PrefillDrag | None:
     """The drag of a window; None when steps, passes or decode times were not observed, or no rank prefilled."""
     rate, eager, bound = lockstep.group_rate(window), graphs.eager_share(window), graphs.prefill_touched(window)
@@ -155,14 +156,20 @@ def growth(window: Window, baseline: Window | None, excess: over_past.Excess | N
         now.touched - (before.touched if before is not None else 0.0),
         float(np.median(np.nansum(tokens, axis=0))) / most,
         _scatter(np.nansum(blocks.means(baseline, signals.PREFILL_TOKENS), axis=0)),
-        _each(window) / _each(baseline),
+        longer(window, baseline),
     )
 
 
+def longer(window: Window, past: Window) -> float:
+    """Prompt tokens computed per request that got its first token, over the past's; NaN when either was not counted."""
+    return _each(window) / _each(past)
+
+
 def _each(window: Window) -> float:
-    """Prompt tokens computed per request that got its first token; NaN when nobody did, or it was not counted."""
     tokens, count = np.nansum(window.mean(signals.PREFILL_TOKENS)), np.nansum(window.mean(signals.FIRST_TOKENS))
-    return float(tokens / count) if tokens > 0 and count > lockstep.LEAST_RATE else float("nan")
+    if not window.has(signals.PREFILL_TOKENS, signals.FIRST_TOKENS) or not tokens > 0:
+        return float("nan")
+    return float(tokens / count) if count > lockstep.LEAST_RATE else float("inf")
 
 
 def _scatter(values: FloatArray) -> float:

@@ -58,10 +58,9 @@ class _Panel:
 
 @once_a_window
 def _panel(window: Window) -> _Panel | None:
-    if not window.has(signals.STEPS_ACTIVE, signals.ATTENTION_TOKENS):
+    if not window.has(signals.STEPS_ACTIVE, signals.STEPS_IDLE, signals.ATTENTION_TOKENS):
         return None
-    active, idle = window.get(signals.STEPS_ACTIVE), window.get(signals.STEPS_IDLE)
-    rate = lockstep.nanmedian(active + np.nan_to_num(idle))
+    rate = lockstep.rate_series(window)
     timed = window.has(signals.FORWARD_TIME)
     held = np.nan_to_num(window.get(signals.RUNNING)) + np.nan_to_num(window.get(signals.WAITING))
     busy: FloatArray = (
@@ -71,7 +70,7 @@ def _panel(window: Window) -> _Panel | None:
     pairs = np.nan_to_num(window.get(signals.ATTENTION_PAIRS)).sum(axis=0)
     lead = np.fmax.reduce(attribution.decode_pairs(window), axis=0) * rate
     rows = np.vstack([rate, graphs.touched_series(window) * rate, tokens, pairs])
-    usable = np.isfinite(busy) & (rate > lockstep.LEAST_RATE) & (busy > 0)
+    usable = np.isfinite(busy) & np.isfinite(rate) & (rate > lockstep.LEAST_RATE) & (busy > 0)
     return _Panel(np.nan_to_num(rows[:, usable]), busy[usable], np.nan_to_num(lead[usable]), timed)
 
 

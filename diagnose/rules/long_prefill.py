@@ -14,7 +14,7 @@ import numpy as np
 
 from collector import promql, signals
 from collector.model import Clock
-from diagnose import lockstep, lone_prefill, own_prefill
+from diagnose import lockstep, lone_prefill, own_prefill, prefill_drag
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity
 from diagnose.prefill import THRESHOLDS, Why
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     severity=Severity.TICKET,
     remedy="Let the ranks prefill together (--enable-prefill-delayer), cut chunks smaller (--chunked-prefill-size), or move prefill to"
     " its own servers (PD disaggregation).",
-    needs=lone_prefill.NEEDS,
+    needs=(*lone_prefill.NEEDS, signals.FIRST_TOKENS),
     **THRESHOLDS,
 )
 def long_prefill(case: Case, limit: Limits) -> Finding | Healthy | NoData:
@@ -42,6 +42,14 @@ def long_prefill(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return Healthy(f"the rank that prefills most {found.reason.value}")
     if (calm := found.passing(limit)) is not None:
         return calm
+    if case.baseline is not None:
+        longer = prefill_drag.longer(case.window, case.baseline)
+        if np.isnan(longer):
+            return NoData(
+                case.window.missing(signals.FIRST_TOKENS), "one rank prefills most, but if its prompts are longer was not counted"
+            )
+        if longer < limit.longer:
+            return Healthy(f"one rank prefills most, with {longer:.2f} times the past's prompt tokens per request: they wait in line there")
     load, busy, usual, weakened = found.load, found.busy, found.usual, found.weakened_by
     rank = case.window.ranks[load.leader]
     tokens = case.window.mean(signals.PREFILL_TOKENS)

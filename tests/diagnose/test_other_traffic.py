@@ -124,6 +124,17 @@ def test_prompts_on_one_rank_are_held_against_the_pasts_most_uneven_seconds(plan
     assert isinstance(outcome(sick, uneven, "long_prefill"), Healthy)
 
 
+def test_a_rank_that_a_burst_leaves_last_has_no_longer_prompts(plant):
+    """One rank prefills most with as many prompt tokens per request as ever: they wait in line there; how many is not known: left open."""
+    sick, past = plant(prefill={2: 0.7}, prompts={2: 40_000.0}, cached={2: 0.0}).window(), plant(seconds=30).window()
+    longer = prefill_drag.longer(sick, past)
+    assert longer == pytest.approx((7 * 8000.0 * 0.02 + 40_000.0) / (8 * 8000.0 * 0.02))
+    assert isinstance(outcome(times(sick, **{signals.FIRST_TOKENS: longer}), past, "long_prefill"), Healthy)
+    said = outcome(sick.without(signals.FIRST_TOKENS), past, "long_prefill")
+    assert isinstance(said, NoData)
+    assert said.missing == (signals.FIRST_TOKENS,)
+
+
 def test_chance_moves_what_comes_by_its_root(plant):
     """Four times the prompt tokens on all ranks are twice as uneven by chance."""
     past = plant().window()
