@@ -1,8 +1,9 @@
 """How well pinned prompts name a slow card: `python -m benchmarks.probe`.
 
-First the estimator alone, on times that are drawn: 20 tries on alike cards, 20 with one rank slower. Then real clusters of virtual cards
-that serve chat meanwhile, in real time: `--live N` tries of each kind (half a minute to two minutes each), one rank with a fifth less
-clock, and none. The table: verdicts slow / level / open, wrong names, and requests (median, most).
+First the estimator alone, on times that are drawn: 20 tries on alike cards, 20 with one rank slower. Then clusters of virtual cards that
+serve meanwhile, one rank with a fifth less clock, and none: in virtual time 20 tries of each kind for several kinds of traffic, and with
+`--live N` so many in real time (half a minute to two minutes each). The table: verdicts slow / level / open, wrong names, and requests
+(median, most).
 """
 
 from __future__ import annotations
@@ -13,15 +14,20 @@ import random
 import statistics
 from collections.abc import Sequence
 
+from benchmarks.probe_virtual import Probed
 from collector.targets import parse_target
 from diagnose import pinned
 from slowrank import probing
 from workload.cluster import Cluster
 from workload.config import ClusterConfig
+from workload.traffic.presets import PRESETS
 
 TRIES = 20
 SLOW = 1  # the rank
-CLOCK = 0.2  # of it that the slow card has lost; the fault takes 0.7 of it at severity 1
+CLOCK = 0.2  # of it that the slow card has lost
+WHOLE = 0.7  # of it that the fault takes at severity 1
+UNSEEN = range(100, 100 + TRIES)  # seeds on which no limit was chosen
+TRAFFIC = ("chat", "agent", "rag")
 
 
 def drawn(ranks: int, slower: float, scatter: float, seed: int) -> pinned.Verdict:
@@ -41,10 +47,16 @@ def live(ranks: int, clock: float, tokens: int, seed: int) -> pinned.Verdict:
     """A probe of a cluster that serves, `clock` lost on one card."""
     with Cluster(ClusterConfig(ranks=ranks, seed=seed)) as cluster:
         if clock:
-            cluster.inject("gpu_throttled", rank=SLOW, severity=clock / 0.7)
+            cluster.inject("gpu_throttled", rank=SLOW, severity=clock / WHOLE)
         with probing.connect(parse_target(cluster.url)) as client:
             engine = probing.Engine(client, cluster.url, random.Random(seed))
             return probing.run(engine, tokens, lambda _probe: None)[0]
+
+
+def virtual(ranks: int, clock: float, tokens: int, traffic: str, seed: int) -> pinned.Verdict:
+    """A probe of a cluster that serves, in virtual time, `clock` lost on one card."""
+    config = ClusterConfig(ranks=ranks, seed=seed, traffic=PRESETS[traffic])
+    return Probed(config, SLOW, clock / WHOLE).probe(tokens)[0]
 
 
 def row(what: str, ranks: int, verdicts: Sequence[pinned.Verdict], truth: tuple[int, ...]) -> str:
@@ -57,7 +69,7 @@ def row(what: str, ranks: int, verdicts: Sequence[pinned.Verdict], truth: tuple[
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--live", type=int, default=3, help="tries of each kind on real clusters")
+    parser.add_argument("--live", type=int, default=0, help="tries of each kind on clusters in real time")
     parser.add_argument("--ranks", type=int, default=4, help="of those clusters")
     parser.add_argument("--tokens", type=int, default=8192)
     given = parser.parse_args()
@@ -67,6 +79,10 @@ def main() -> None:
             for scatter in (0.015, 0.03):
                 verdicts = [drawn(ranks, slower, scatter, seed) for seed in range(TRIES)]
                 print(row(f"drawn: {slower:.0%} slower, scatter {scatter:.1%}", ranks, verdicts, (SLOW,) if slower else ()), flush=True)
+    for traffic in TRAFFIC:
+        for clock in (0.0, CLOCK):
+            found = [virtual(given.ranks, clock, given.tokens, traffic, seed) for seed in UNSEEN]
+            print(row(f"virtual time, {traffic}: {clock:.0%} of clock lost", given.ranks, found, (SLOW,) if clock else ()), flush=True)
     kinds: tuple[tuple[str, float], ...] = (("live: alike cards", 0.0), (f"live: one card without {CLOCK:.0%} of clock", CLOCK))
     for what, clock in kinds if given.live else ():
         verdicts = [live(given.ranks, clock, given.tokens, seed) for seed in range(given.live)]

@@ -133,7 +133,7 @@ def _family(family: exported.Exported, samples: Iterable[Sample]) -> Metric:
         if isinstance(sample.value, Distribution):
             metric.add_metric(labels, list(sample.value.cumulated()), sample.value.total)
         else:
-            metric.add_metric(labels, sample.value)
+            metric.add_metric(labels, float(sample.value))  # numpy's own print as np.float64(...)
     return cast(Metric, metric)
 
 

@@ -43,7 +43,7 @@ def of_finding(rule: Rule, runbooks: str = "") -> Alerting:
         annotations={
             "summary": f"{{{{ $labels.engine }}}}: {_text(rule.title)}",
             "ranks": f"{{{{ range printf {_go(ranks)} $labels.engine | query | sortByLabel {_go('rank')} }}}}"
-            "{{ .Labels.rank }} {{ end }}",
+            "{{ .Labels.rank }} {{ else }}none named now{{ end }}",
             "lost": f"{{{{ with printf {_go(lost)} $labels.engine | query }}}}{{{{ . | first | value | humanizePercentage }}}} of step time"
             "{{ else }}no figure{{ end }}",
             "remedy": _text(rule.remedy),

@@ -9,7 +9,7 @@ from dashboards.look import BESIDE, SUBJECT, THIRD, WORTH
 from dashboards.page import ENGINE, SOURCE, Row, page
 from dashboards.panels import Link, Query, Steps, heat, lines
 from dashboards.quantities import EAGER, HIT_RATIO, KV_USAGE, PAIRS, PREFILL, RETRACTED, RUNNING, STEP_TIME, TOKENS, WAIT, WAITING, Quantity
-from dashboards.recording import BALANCEDNESS, HOST_LOSS, LATENESS, SKEW, Derived
+from dashboards.recording import BALANCEDNESS, HOST_LOSS, LATENESS, SKEW, Derived, about
 
 HERE = 'engine="$engine",source="$source"'
 SKEWED = 4.0
@@ -79,20 +79,20 @@ def dashboard() -> dict[str, Any]:
 
 
 def _ranks(title: str, of: Quantity | Derived, bad: str, top: float | None = None) -> Any:
-    return heat(title, f"{of.about}. {bad}", of.unit, Query(f"{of.record}{{{HERE}}}", "{{rank}}"), top)
+    return heat(title, f"{about(of)} {bad}", of.unit, Query(f"{of.record}{{{HERE}}}", "{{rank}}"), top)
 
 
 def _of_step(title: str, of: Quantity | Derived, bad: str) -> Any:
     """A time as a share of the step, so that one scale serves all models."""
-    about = f"{of.about}, as a share of the step. The scale ends at {WORTH:.0%}. {bad}"
-    return heat(title, about, "percentunit", Query(f"{of.record}{{{HERE}}} / {STEP_TIME.record}{{{HERE}}}", "{{rank}}"), WORTH)
+    said = f"{about(of)} As a share of the step; the scale ends at {WORTH:.0%}. {bad}"
+    return heat(title, said, "percentunit", Query(f"{of.record}{{{HERE}}} / {STEP_TIME.record}{{{HERE}}}", "{{rank}}"), WORTH)
 
 
 def _pairs() -> Any:
     series = f"{PAIRS.record}{{{HERE}}}"
     return heat(
         "Attention work",
-        f"{PAIRS.about}; in means of the ranks, 1 is level and 1.85 was measured without a fault. The scale ends at {SKEWED:.0f}. Bad: one"
+        f"{about(PAIRS)} In means of the ranks: 1 is level and 1.85 was measured without a fault. The scale ends at {SKEWED:.0f}. Bad: one"
         " high row: long contexts are on one rank, and all step at its pace.",
         "short",
         Query(f"{series} / on (engine, source) group_left () (avg by (engine, source) ({series}) > 0)", "{{rank}}"),
@@ -105,7 +105,7 @@ def _top(title: str, of: Quantity | Derived, bad: str) -> Any:
     series = f"{of.record}{{{HERE}}}"
     return lines(
         title,
-        f"{of.about}. The {TOP} ranks with most of it over the whole time that is shown. {bad}",
+        f"{about(of)} The {TOP} ranks with most of it over the whole time that is shown. {bad}",
         of.unit,
         Query(largest(TOP, series, "rank"), "rank {{rank}}"),
         link=TO_RANK,
@@ -128,10 +128,11 @@ def _step_time() -> Any:
 
 def _host_loss() -> Any:
     return lines(
-        "Lost to late hosts",
-        f"{HOST_LOSS.about}. Bad: a step up that stays; lateness says whose.",
+        "Waiting for the latest host",
+        f"{about(HOST_LOSS)} Cards may compute meanwhile, so that this is the most that can be lost to it; what is, the diagnosis says."
+        " Bad: a step up that stays; lateness says whose.",
         "percentunit",
-        Query(f"{HOST_LOSS.record}{{{HERE}}}", "lost", SUBJECT),
+        Query(f"{HOST_LOSS.record}{{{HERE}}}", "of a step", SUBJECT),
         steps=Steps(0.05, None),
     )
 

@@ -124,7 +124,11 @@ def _table() -> Any:
         },
         hidden=["Value #A", "Verdict"],
         overrides=[
-            column("engine", link=Link("Diagnosis", "/d/slowrank-diagnosis?var-engine=${__value.raw:percentencode}&${__url_time_range}")),
+            column(
+                "engine",
+                link=Link("Diagnosis", "/d/slowrank-diagnosis?var-engine=${__value.raw:percentencode}&${__url_time_range}"),
+                width=300,
+            ),
             column("Lost", "percentunit", 1),
             column("Confidence", "percentunit", 0),
             column("cause", nothing="none"),
@@ -149,8 +153,9 @@ def _lost() -> Any:
 
 def _hosts() -> Any:
     return lines(
-        "Lost to late hosts",
-        f"The {MAX_LINES} engines whose ranks wait most for the latest host. Bad: a step up without more load.",
+        "Waiting for the latest host",
+        f"The {MAX_LINES} engines whose ranks wait most of a step for the latest host. Cards may compute meanwhile, so that this is the"
+        " most that can be lost to it. Bad: a step up without more load.",
         "percentunit",
         Query(largest(MAX_LINES, f"max by (engine) ({HOST_LOSS.record})", "engine"), "{{engine}}"),
     )

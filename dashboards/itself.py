@@ -133,6 +133,7 @@ def _late() -> Any:
             largest(MAX_LINES, f"histogram_quantile(0.99, {_rate(f'{exported.SCRAPE_LATE}_bucket', 'engine, le')})", "engine"), "{{engine}}"
         ),
         steps=Steps(0.5, None),
+        reach=1,
     )
 
 

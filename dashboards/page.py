@@ -86,11 +86,11 @@ def _variable(name: str, label: str, query: str) -> core.Template:
 
 
 def _incidents(one: bool) -> dict[str, Any]:
-    """Confirmed incidents as regions over every chart: of the page's engine, or of all."""
+    """Confirmed incidents as regions over every chart: of the page's engine, or of all, which cover too much and are to be switched on."""
     where = f'{"engine=" + chr(34) + "$engine" + chr(34) + "," if one else ""}state="{State.CONFIRMED.value}"'
     return {
         "name": "Incidents",
-        "enable": True,
+        "enable": one,
         "hide": False,
         "iconColor": VERMILLION,
         "datasource": DATASOURCE,

@@ -24,7 +24,7 @@ from dashboards.quantities import (
     WAITING,
     Quantity,
 )
-from dashboards.recording import LATENESS, Derived
+from dashboards.recording import LATENESS, Derived, about
 
 _UNITS = {"s": "s", "Hz": "hertz", "C": "celsius", "W": "watt", "ratio": "percentunit"}
 """A signal's unit as Grafana calls it."""
@@ -106,7 +106,7 @@ def dashboard() -> dict[str, Any]:
 
 
 def _beside(title: str, of: Quantity | Derived, bad: str) -> Any:
-    return _both(title, f"{of.about}. {bad}", of.unit, lambda who: f"{of.record}{{{_GROUP},{who}}}")
+    return _both(title, f"{about(of)} {bad}", of.unit, lambda who: f"{of.record}{{{_GROUP},{who}}}")
 
 
 def _of_step(title: str, of: Quantity | Derived, bad: str) -> Any:
@@ -115,13 +115,13 @@ def _of_step(title: str, of: Quantity | Derived, bad: str) -> Any:
     def share(who: str) -> str:
         return f"{of.record}{{{_GROUP},{who}}} / {STEP_TIME.record}{{{_GROUP},{who}}}"
 
-    return _both(title, f"{of.about}, as a share of the step. {bad}", "percentunit", share)
+    return _both(title, f"{about(of)} As a share of the step. {bad}", "percentunit", share)
 
 
-def _both(title: str, about: str, unit: str, of: Callable[[str], str]) -> Any:
+def _both(title: str, said: str, unit: str, of: Callable[[str], str]) -> Any:
     """This rank beside its peers. `of`: the expression for a matcher of ranks."""
     mine, theirs = of('rank="$rank"'), of('rank!="$rank"')
-    return lines(title, about, unit, Query(mine, "rank $rank", SUBJECT), Query(f"quantile(0.5, {theirs})", "median of its peers", BESIDE))
+    return lines(title, said, unit, Query(mine, "rank $rank", SUBJECT), Query(f"quantile(0.5, {theirs})", "median of its peers", BESIDE))
 
 
 def _snapshot() -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from collector import exported, signals
-from dashboards.quantities import PAIRS, QUANTITIES, STEP_TIME, WAIT
+from dashboards.quantities import PAIRS, QUANTITIES, STEP_TIME, WAIT, Quantity
 from dashboards.series import WINDOW, Source, per_rank, rate
 
 _GROUP = "by (engine, source)"
@@ -54,6 +54,13 @@ SKEW = Derived(
     f"max {_GROUP} ({PAIRS.record}) / (avg {_GROUP} ({PAIRS.record}) > 0)",
 )
 RANKS = Derived("engine:slowrank_ranks:count", "short", "Ranks with a step time", f"count {_GROUP} ({STEP_TIME.record})")
+
+
+def about(of: Quantity | Derived) -> str:
+    """What a panel of it says it is, and where there is none of it."""
+    of_vllm = isinstance(of, Quantity) and Source.VLLM in of.of  # what is derived per rank follows from waits
+    return of.about + ("." if of_vllm else ". vLLM's own page does not say it.")
+
 
 DERIVED = (LATENESS, HOST_LOSS, SKEW, RANKS)
 """In an order in which each follows from what is recorded before it."""

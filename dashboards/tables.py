@@ -48,9 +48,14 @@ def table(
     )
 
 
-def column(heading: str, unit: str = "", decimals: int | None = None, link: Link | None = None, nothing: str = "") -> dict[str, Any]:
-    """How a table shows one column. `nothing`: what an empty cell says, where that is an answer and no data is missing."""
+def column(
+    heading: str, unit: str = "", decimals: int | None = None, link: Link | None = None, nothing: str = "", width: int | None = None
+) -> dict[str, Any]:
+    """How a table shows one column. `nothing`: what an empty cell says, where that is an answer and no data is missing. `width`: in pixels,
+    of what is longer than its share of the table."""
     properties: list[dict[str, Any]] = []
+    if width is not None:
+        properties.append({"id": "custom.width", "value": width})
     if nothing:
         properties.append({"id": "noValue", "value": nothing})
     if unit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from collector import promql, signals
+from collector import enabling, promql, signals
 from collector.model import Clock
 from diagnose import attribution, entangled, late_host, lockstep, own_load
 from diagnose.case import Case
@@ -44,6 +44,8 @@ def uneven_deal(case: Case, limit: Limits) -> Deal | Healthy | NoData:
     lead = float(load.pairs[load.leader] / max(lockstep.average(load.pairs), 1e-9))
     if load.lost.mid < limit.share:
         return Healthy(f"the busiest rank has {lead:.1f} times the mean attention work, which costs {load.lost.mid:.1%} of step time")
+    if lost := _partly(case):
+        return NoData(lost, "contexts are uneven by what is held, and part of the counters that say what is read of it is lost")
     rows = tuple(int(k) for k in np.flatnonzero(load.pairs >= AS_BUSY * load.busiest))
     if not np.isfinite((running + lockstep.peers_median(running))[list(rows)]).all():
         return NoData(
@@ -59,6 +61,17 @@ def uneven_deal(case: Case, limit: Limits) -> Deal | Healthy | NoData:
         would_tell=entangled.EXPERIMENT if entwined else "",
         weakened_by=case.window.missing(signals.ATTENTION_PAIRS, signals.RESIDENT_TOKENS, signals.DECODE_STEPS),
     )
+
+
+COUNTERS = (signals.ATTENTION_TOKENS, signals.ATTENTION_PAIRS, signals.STEPS_ACTIVE, signals.STEPS_IDLE)
+"""Counters of one family, there together or not at all: tokens that are held and not attended to show only beside pairs per step."""
+
+
+def _partly(case: Case) -> tuple[str, ...]:
+    """Which of COUNTERS are missing, if this kind of engine gives them and others of them were read."""
+    missing = case.window.missing(*COUNTERS)
+    kind = case.window.engine.kind
+    return missing if case.window.has_any(*COUNTERS) and all(enabling.given(name, kind) for name in missing) else ()
 
 
 def _also_late(case: Case, load: attribution.PairLoad) -> bool:

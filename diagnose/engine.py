@@ -43,13 +43,6 @@ UNEXPLAINED = 0.10
 to 0.03 (chance deals unevenly, benchmarks/healthy_spread.py); twice what a rule blames a cause for must not be called healthy because no
 rule knows the cause."""
 
-BLAMED = (Class.SINGLE_POINT, Class.LOAD, Class.STRUCTURAL)
-
-UNTESTED = 0.8
-"""Factor on the confidence of `healthy` for each rule that could not look and is excused: the comparison with a past that was not given,
-and structural rules when the step time is known not to have risen. SGLang reports expert load only when told to, and a group whose steps
-are as short as ever has no hot experts that matter."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Found:
@@ -113,10 +106,12 @@ def _adjudicate(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Ou
     found.sort(key=lambda f: (_severity(f) is not Severity.NOTE, f.finding.share.mid, f.finding.confidence), reverse=True)
     kind = case.window.engine.kind
     # a source that nobody gave is not missed in every report: the doctor offers it, and a finding that needs it says so (would_tell)
-    missing = _missing((o for rule_id, o in outcomes.items() if not _unread(case, rules[rule_id])), kind)
+    missing = _missing((o for rule_id, o in outcomes.items() if not blind.unread(case, rules[rule_id])), kind)
     lost = _lost_time(total, found)
-    if not found:
-        return _nothing_found(case, rules, outcomes, lost, missing)
+    silent = blind.silent(case, rules, outcomes)
+    if not found or (_severity(found[0]) is Severity.NOTE and any(outcome.missing for outcome in silent.values())):
+        shown = tuple(_verdict(f, kind, LostTime(None), (), ()) for f in found)  # no answer while what tells worse could not be looked at
+        return _nothing_found(case, rules, outcomes, silent, lost, missing, shown)
     first, *rest = found
     also = tuple(
         _verdict(f, kind, LostTime(f.finding.share.mid if f.finding.share_of == STEP_TIME else None), (), ())
@@ -161,13 +156,16 @@ def _verdict(
 
 
 def _nothing_found(
-    case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Outcome], lost: LostTime, missing: tuple[Missing, ...]
+    case: Case,
+    rules: Mapping[str, Rule],
+    outcomes: Mapping[str, Outcome],
+    silent: Mapping[str, NoData],
+    lost: LostTime,
+    missing: tuple[Missing, ...],
+    also: tuple[Verdict, ...],
 ) -> Verdict:
-    unanswered = {rule_id: o for rule_id, o in outcomes.items() if isinstance(o, NoData) and not _unread(case, rules[rule_id])}
-    silent = {rule_id: o for rule_id, o in unanswered.items() if _counts(case, rules[rule_id])}
-    excused = blind.unchanged(case) and all(o.missing and rules[rule_id].klass is Class.STRUCTURAL for rule_id, o in silent.items())
-    excused = excused or blind.excused(case, rules, silent)
-    if not case.working or (silent and not excused) or _unexplained(case, lost):
+    unanswered = [o for rule_id, o in outcomes.items() if isinstance(o, NoData) and not blind.unread(case, rules[rule_id])]
+    if not case.working or silent or _unexplained(case, lost):
         return Verdict(
             klass=Class.INSUFFICIENT,
             cause=None,
@@ -177,15 +175,16 @@ def _nothing_found(
             severity=Severity.NOTE,
             share=None,
             lost_time=lost,
-            ruled_out=_ruled_out(case, rules, outcomes, set()),
+            ruled_out=_ruled_out(case, rules, outcomes, {v.klass for v in also}),
             missing=missing,
             remedy="Turn on what is missing (below), or diagnose again while the engine serves requests.",
+            also=also,
         )
     return Verdict(
         klass=Class.HEALTHY,
         cause=None,
         ranks=(),
-        confidence=round(calibration().healthy * UNTESTED ** _untested(case, unanswered.values()), 3),
+        confidence=round(calibration().healthy * blind.UNTESTED ** blind.untested(case, unanswered), 3),
         summary="no persistent loss of time has a cause among the ranks",
         severity=Severity.NOTE,
         share=None,
@@ -199,25 +198,6 @@ def _unexplained(case: Case, lost: LostTime) -> bool:
     """Whether so much is lost, more than in the healthy past, that a window without a finding is not healthy."""
     share = lost.share or 0.0
     return share >= UNEXPLAINED and share - loss.usual(case) >= UNEXPLAINED
-
-
-def _untested(case: Case, unanswered: Iterable[NoData]) -> int:
-    """How often the confidence of `healthy` is lowered: for each rule that could not look, and once for all whose signals the engine never
-    shows, as one comparison stands in for them."""
-    never = [blind.never_shown(case, outcome) for outcome in unanswered]
-    return len(never) - sum(never) + any(never)
-
-
-def _unread(case: Case, rule: Rule) -> bool:
-    """Whether a rule has an optional source that was not read at all: then its silence says nothing about the engine."""
-    optional = [name for name in rule.needs if signals.CATALOGUE[name].optional]
-    return bool(optional) and not any(case.window.has(name) for name in optional)
-
-
-def _counts(case: Case, rule: Rule) -> bool:
-    """Whether a rule must have looked before a window is healthy. The comparison with a past need not: where none was given, and on a
-    prefill server, whose steps are as long as its prompts. Nor need what lies outside the ranks: `healthy` speaks of the ranks."""
-    return rule.klass in BLAMED or (rule.klass is Class.INSUFFICIENT and case.baseline is not None and not case.prefills)
 
 
 def _why_insufficient(case: Case, silent: Mapping[str, NoData], lost: LostTime) -> str:
@@ -237,8 +217,8 @@ def _why_insufficient(case: Case, silent: Mapping[str, NoData], lost: LostTime) 
 def _ruled_out(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Outcome], blamed: set[Class]) -> tuple[RuledOut, ...]:
     """Each class outside the verdict whose every rule that had a source looked and found nothing, with its rules' reasons."""
     out = []
-    for klass in BLAMED:
-        said = [outcomes[rule_id] for rule_id, rule in rules.items() if rule.klass is klass and not _unread(case, rule)]
+    for klass in blind.BLAMED:
+        said = [outcomes[rule_id] for rule_id, rule in rules.items() if rule.klass is klass and not blind.unread(case, rule)]
         reasons = dict.fromkeys(o.why for o in said if isinstance(o, Healthy))  # rules of one class often share a reason
         if klass not in blamed and said and len(said) == sum(isinstance(o, Healthy) for o in said):
             out.append(RuledOut(klass, "; ".join(reasons)))

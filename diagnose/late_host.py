@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collector import promql, signals
-from diagnose import clocks, entangled, lockstep
+from collector.engines.limits import name_ranks
+from diagnose import clocks, entangled, lockstep, starvation
 from diagnose.case import MIN_INTERVALS, Case
 from diagnose.model import Evidence, Healthy, NoData, Severity, Share
 from diagnose.rules import Limits, Threshold
@@ -109,8 +110,18 @@ def late_host(case: Case, limit: Limits) -> LateHost | Healthy | NoData:
     clear = bool(waits.late) and waits.gap >= limit.margin * max(waits.spread, 1e-6)
     cost = case.host_lost
     if not clear or not _costs(case, cost, waits, limit) or waits.agreement < limit.agreement:
+        steady = clear and waits.agreement >= limit.agreement and _far(case, waits, limit)
+        if steady and not case.window.has(signals.FORWARD_TIME) and not _hidden(case, cost, limit):
+            return NoData(
+                (signals.FORWARD_TIME,), "a rank is late in every exchange, and whether the device's work hides that was not timed"
+            )
         return Healthy(_calm(waits, cost, clear=clear))
     row = waits.late[0]
+    kept = starvation.kept(case)
+    if kept and not set(kept) & set(waits.late) and max(why.share for why in kept.values()) >= cost.mid:
+        late, held = (name_ranks(case.rank_ids(tuple(rows))) for rows in (waits.late, kept))
+        # a process that is kept from running wakes late from its own wait too, and counts that as waiting
+        return Healthy(f"the waits point at {late}, but hold the delay of {held}, which the kernel keeps from running for longer than that")
     named = waits.complete and len(waits.late) <= len(waits.per_step) / 2
     found = LateHost(
         waits.late,
@@ -127,9 +138,17 @@ def late_host(case: Case, limit: Limits) -> LateHost | Healthy | NoData:
 
 def _costs(case: Case, cost: Share, waits: lockstep.Waits, limit: Limits) -> bool:
     """Whether lateness costs enough to be told: less is enough where the device timer measures it, and where the rank is late by far."""
-    step = lockstep.active_step(case.window) or case.step_time or np.inf
-    far = waits.gap >= limit.late * step
-    return cost.mid >= limit.share or cost.low >= limit.measured or (far and cost.low >= limit.least)
+    return cost.mid >= limit.share or cost.low >= limit.measured or (_far(case, waits, limit) and cost.low >= limit.least)
+
+
+def _far(case: Case, waits: lockstep.Waits, limit: Limits) -> bool:
+    """Whether the low cluster waits less by a good part of the group's step."""
+    return waits.gap >= limit.late * (lockstep.active_step(case.window) or case.step_time or np.inf)
+
+
+def _hidden(case: Case, cost: Share, limit: Limits) -> bool:
+    """Whether the past shows that steps are as short as they were at this load: then lateness costs nothing, whoever is late."""
+    return case.excess is not None and case.excess.share.high + cost.high < limit.share
 
 
 def severity(share: Share, limit: Limits) -> Severity | None:

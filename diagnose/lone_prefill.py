@@ -25,10 +25,6 @@ CONFIRMS = (
 )
 """What tells the reasons of prefill apart and prices it: without one of them a finding is less sure."""
 
-QUIET = 4.0
-"""Times the past's most uneven prefill from which a deal is new by itself: chat was at most 0.02, lost caches 0.2 above the mean. It is a
-switch between two persistences, not an alarm."""
-
 BRIEF_S = 20.0
 """Seconds of a window without a past below which a rank that prefills alone is only noted: with coding agents one rank can prefill for as
 long, and ten-second windows show it in 0.17 of all cases (benchmarks/healthy_spread.py)."""
@@ -45,24 +41,32 @@ class LonePrefill:
     reason: prefill.Why
     persistence: float  # share of the window's blocks in which it leads
     usual_uneven: float | None  # the most that one rank prefilled above the mean in a stretch of the past as long as the window
+    worst_uneven: float  # the same in a block of the past, a third of such a stretch; 0 without a past
+    grown: float  # by how much chance moves these more now, as more prompts come to all
     brief: bool  # neither a past nor a long window shows that this is not how the traffic is
     weakened_by: tuple[str, ...]
 
     def passing(self, limit: Limits) -> Healthy | None:
         """That these are a few long prompts, as in any traffic, and next another rank's, if so: it leads in too few blocks, or the past
-        had the like of it."""
-        new = self.usual_uneven is not None and self.usual_uneven * QUIET <= self.uneven
+        had the like of it, be it in one block."""
+        worst = self.worst_uneven * self.grown
+        if self.usual_uneven is not None and self.uneven < limit.worst * worst:
+            return Healthy(
+                f"one rank prefills {self.uneven:.0%} of the time more than the mean; for a few seconds of the past it was {worst:.0%}"
+            )
+        new = self.usual_uneven is not None
         if self.persistence < (limit.some if new else limit.agreement):
             return Healthy(
                 f"the rank that prefills most leads in {self.persistence:.0%} of the window's parts: a few prompts, no lasting deal"
             )
-        return self.as_before(limit)
+        return self.as_before(limit, self.grown)
 
-    def as_before(self, limit: Limits) -> Healthy | None:
-        """That the past had the like of it, if so."""
-        if self.usual_uneven is None or self.uneven >= limit.usual * self.usual_uneven:
+    def as_before(self, limit: Limits, grown: float = 1.0) -> Healthy | None:
+        """That the past had the like of it, if so, were its chance `grown` times as large."""
+        if self.usual_uneven is None or self.uneven >= limit.usual * self.usual_uneven * grown:
             return None
-        return Healthy(f"one rank prefills {self.uneven:.0%} of the time more than the mean; in the past it was {self.usual_uneven:.0%}")
+        was = self.usual_uneven * grown
+        return Healthy(f"one rank prefills {self.uneven:.0%} of the time more than the mean; in the past it was {was:.0%}")
 
     @property
     def uneven(self) -> float:
@@ -84,20 +88,33 @@ def lone_prefill(case: Case, limit: Limits) -> LonePrefill | Healthy | NoData:
         return NoData((), "the window is too short to show that prefill persists on one rank")
     row = load.leader
     busy, usual = float(load.busy[row]), float(lockstep.peers_median(load.busy)[row])
-    before = _usual_uneven(case)
+    before = _past_uneven(case, case.window.end - case.window.start)
     # where all ranks prefill much, none can prefill several times as long as its peers: then the past is the measure
     new = float("inf") if before is None else limit.usual * before
-    if load.lost.mid < limit.share or (busy < limit.lead * usual and busy - lockstep.average(load.busy) < new):
+    alone = busy >= limit.lead * usual or (busy >= limit.ahead * usual and busy - lockstep.average(load.busy) >= new)
+    if load.lost.mid < limit.share or not alone:
         return Healthy(f"the rank that prefills most spends {busy:.0%} of its time on it, its peers {usual:.0%}")
     reason = prefill.why(case.window, row, limit)
     brief = case.baseline is None and case.window.end - case.window.start < BRIEF_S
-    return LonePrefill(row, busy, usual, load, reason, load.persistence(limit, new), before, brief, case.window.missing(*CONFIRMS))
+    worst = _past_uneven(case, lockstep.BLOCK_S) or 0.0
+    return LonePrefill(
+        row, busy, usual, load, reason, load.persistence(limit, new), before, worst, _grown(case), brief, case.window.missing(*CONFIRMS)
+    )
 
 
-def _usual_uneven(case: Case) -> float | None:
-    """The most uneven prefill of the past, in stretches as long as the window; None without one."""
+def _past_uneven(case: Case, seconds: float) -> float | None:
+    """The most uneven prefill of the past in stretches of at least `seconds`; None without a past."""
     if case.baseline is None:
         return None
-    past = blocks.means(case.baseline, signals.PREFILL_BUSY, case.window.end - case.window.start)
+    past = blocks.means(case.baseline, signals.PREFILL_BUSY, seconds)
     seen = past[:, np.isfinite(past).any(axis=0)]
     return float((np.nanmax(seen, axis=0) - lockstep.nanmean(seen.T)).max()) if seen.size else None
+
+
+def _grown(case: Case) -> float:
+    """The root of the median rank's prompt tokens over the past's, at least 1: chance moves what comes by its root."""
+    past = case.baseline
+    if past is None:
+        return 1.0
+    now, before = (lockstep.median(window.mean(signals.PREFILL_TOKENS)) for window in (case.window, past))
+    return max(1.0, float(np.sqrt(now / before))) if now > 0 and before > 0 else 1.0

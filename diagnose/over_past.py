@@ -49,7 +49,7 @@ def _by_fit(fitted: step_model.Beyond, grown: float, cost: PairCost, host: Share
     mid = fitted.share + all_late - (0.0 if fitted.timed else host.mid)
     spare = step_model.ERRORS * fitted.error + (0.0 if fitted.timed else host.high - host.mid)
     costs = sorted(grown * (s - cost.mid) for s in (cost.low, cost.high))
-    return Share(mid, mid - spare - costs[1], mid + spare - costs[0])
+    return Share(min(1.0, mid), min(1.0, mid - spare - costs[1]), min(1.0, mid + spare - costs[0]))
 
 
 def _all_late(window: Window, baseline: Window) -> float:

@@ -24,14 +24,20 @@ LEAST = 0.04
 """Slowness of a probe that is worth a name, a share of its time: a virtual H20-3e with 20 % less clock lengthens a prompt of 8,192 tokens
 by 0.065 to 0.08 (benchmarks/probe.py); what that is of half the loss."""
 
+CLEAR = 1.5 * LEAST
+"""Slowness that must be excluded for every rank to call them level. At twice LEAST, 2 of 20 runs with a fifth less clock on one card were
+called level (virtual time, chat), at this none."""
+
 ERROR = 0.01
 """Chance that a run on alike cards names one, all looks together."""
 
 FIRST_LOOK, EVERY = 4, 2
-"""Rounds before the first look, and between two. With 8 ranks 4 rounds can reach 8 x 8^-4 = 0.002, an even share of ERROR; 2 never can."""
+"""Rounds before the first look, and between two. With 16 ranks 4 rounds can reach 16 x 16^-4 = 0.0002, below an even share of ERROR;
+2 never can."""
 
-ROUNDS = 12
-"""Rounds at most: with 2 ranks, where chance is a coin a round, 10 are needed to reach 2 x 2^-10 = 0.002."""
+ROUNDS = 16
+"""Rounds at most. With 2 ranks, where chance is a coin, 11 are needed to reach 2 x 2^-11 = 0.001, below an even share of ERROR. After
+12 a card with a fifth less clock was named in 16 of 20 runs, after 16 in 18 (virtual time, chat)."""
 
 CLIP = 4.5
 """Median sizes of a difference at which one is cut: 3 standard deviations of even scatter, which 3 of 1,000 pass. A probe beyond met
@@ -102,7 +108,7 @@ def judge(ranks: Sequence[int], rounds: Sequence[Sequence[float]], seed: int = 0
     named = tuple(ranks[i] for i in sorted(slow, key=lambda i: -standings[i].slower))
     if named:
         return Verdict(Outcome.SLOW, named, standings, done, chance)
-    if max(s.at_most for s in standings) < 2 * LEAST:
+    if max(s.at_most for s in standings) < CLEAR:
         return Verdict(Outcome.LEVEL, (), standings, done, chance)
     return Verdict(Outcome.OPEN if done == ROUNDS else Outcome.MORE, (), standings, done, chance)
 

@@ -31,6 +31,11 @@ THRESHOLDS = {
         "x the peers' prefill time",
         "healthy windows that cost time reach 2.51 with questions about documents (healthy_spread.py, rag); faults had 3.0 and more",
     ),
+    "ahead": Threshold(
+        2.0,
+        "x the peers' prefill time, where the past was more even",
+        "ranks that a burst of the traffic itself reaches first or leaves last prefilled up to 1.9 times as long; faults 2.04 and more",
+    ),
     "agreement": Threshold(
         0.75,
         "of the window's blocks",
@@ -45,6 +50,12 @@ THRESHOLDS = {
         2.0,
         "x the past's most uneven prefill",
         "windows of coding agents in which one rank led all along had up to 1.91 times the worst of the half minute before; faults had 9",
+    ),
+    "worst": Threshold(
+        0.85,
+        "x the past's most uneven block of 3 s",
+        "windows of agents in which one rank led all along had up to 0.84 of it (219, seeds 0 to 15); long prompts on one 0.9 to 1.4 with"
+        " documents and the daily wave, 24 and more with chat",
     ),
     "block": Threshold(
         0.01,
@@ -125,10 +136,15 @@ class Why(Enum):
     NEW = "computes prompts that are longer or more than its peers'"
 
 
+def retracts(window: Window, row: int) -> bool:
+    """Whether the rank in `row` pushes requests out of its KV pool."""
+    return bool(np.nan_to_num(window.mean(signals.RETRACTED))[row] > 0)
+
+
 def why(window: Window, row: int, limit: Limits) -> Why:
     """Why the rank in `row` prefills: retractions first, as what they push out has lost its cache too; then requests that came at once,
     cached or not; then a lower hit ratio at no more prompt tokens than the peers'. What was not observed leaves the prompts new."""
-    if np.nan_to_num(window.mean(signals.RETRACTED))[row] > 0:
+    if retracts(window, row):
         return Why.RETRACTED
     if bursts.is_burst(bursts.burst(window, row), limit.swing, limit.taken):
         return Why.BURST

@@ -56,6 +56,11 @@ THRESHOLDS = {
         "of the mean, deviation of prompt tokens in the past's blocks of 3 s",
         "below it half a minute shows what the traffic does (diurnal 0.32, rag 0.37 beside faults); agents and bursts have 0.5 to 1",
     ),
+    "each": Threshold(
+        1.2,
+        "x the past's prompt tokens per first token",
+        "bursts of a traffic's own requests had up to 1.13 (bursty, seeds 0 to 15), longer prompts on all ranks 1.2 to 17",
+    ),
     "lead": Threshold(
         2.5, "x the peers' prefill time", "the limit from which it is one rank's doing; prompts dealt to all in turn gave at most 1.86"
     ),
@@ -125,6 +130,7 @@ class Growth:
     touched: float  # share of the group's steps more than in the past
     tokens: float  # prompt tokens computed in the median block of the window over the most in a stretch of the past as long as the window
     scatter: float  # deviation of the prompt tokens in blocks of the past, of their mean
+    each: float  # prompt tokens per first token, over the past's; NaN where first tokens were not counted
 
 
 def growth(window: Window, baseline: Window | None, excess: over_past.Excess | None, leaders: float) -> Growth | None:
@@ -149,7 +155,14 @@ def growth(window: Window, baseline: Window | None, excess: over_past.Excess | N
         now.touched - (before.touched if before is not None else 0.0),
         float(np.median(np.nansum(tokens, axis=0))) / most,
         _scatter(np.nansum(blocks.means(baseline, signals.PREFILL_TOKENS), axis=0)),
+        _each(window) / _each(baseline),
     )
+
+
+def _each(window: Window) -> float:
+    """Prompt tokens computed per request that got its first token; NaN when nobody did, or it was not counted."""
+    tokens, count = np.nansum(window.mean(signals.PREFILL_TOKENS)), np.nansum(window.mean(signals.FIRST_TOKENS))
+    return float(tokens / count) if tokens > 0 and count > lockstep.LEAST_RATE else float("nan")
 
 
 def _scatter(values: FloatArray) -> float:
@@ -157,9 +170,9 @@ def _scatter(values: FloatArray) -> float:
     return float(np.std(values, ddof=1)) / mean if len(values) > 1 and mean > 0 else float("inf")
 
 
-def fires(grown: Growth, limit: Limits) -> bool:
-    """Whether prefill grew enough to be blamed, in cost, in steps and in work: so no other slowness counts. Less work is enough where it
-    costs much and the past was calm."""
+def grew(grown: Growth, limit: Limits) -> bool:
+    """Whether prefill grew enough to explain longer steps, in cost, in steps and in work: so no other slowness counts. Less work is enough
+    where it costs much and the past was calm."""
     if grown.share.mid < limit.share or grown.touched < limit.touched:
         return False
     return grown.tokens >= limit.tokens or (grown.scatter <= limit.calm and may(grown, limit))

@@ -10,7 +10,7 @@ import numpy as np
 
 from collector import promql, signals
 from collector.model import Clock, FloatArray, Window
-from diagnose import freshness
+from diagnose import freshness, starvation
 from diagnose.case import Case
 from diagnose.model import Evidence, Finding, Healthy, NoData, Share
 
@@ -57,23 +57,32 @@ def stuck(case: Case) -> Finding | Healthy | NoData:
     going = np.isfinite(still) & (still == 0)
     # a rank that goes on while another stands shows that these two do not wait for each other
     named = bool(going.any()) or window.engine.clock is Clock.NONE or len(window.ranks) == 1
-    return _finding(case, rows, still, work, named=named)
+    signalled = starvation.stopped(case, rows)
+    return _finding(case, rows, still, work, signalled, named=named or bool(signalled))
 
 
-def _finding(case: Case, rows: tuple[int, ...], still: FloatArray, work: FloatArray, *, named: bool) -> Finding:
+def _finding(
+    case: Case, rows: tuple[int, ...], still: FloatArray, work: FloatArray, signalled: dict[int, starvation.Cause], *, named: bool
+) -> Finding:
+    """`signalled`: of the rows that stand, those whose process the kernel shows stopped: if there are any, the others wait for them."""
     window = case.window
-    names = case.rank_ids(rows)
+    names = case.rank_ids(tuple(signalled) or rows)
     least = float(still[list(rows)].min())
     share = min(1.0, least / (window.end - window.start))
-    who = f"rank {', '.join(map(str, names))} has" if named else "the whole group has"
+    some = named and (len(rows) < len(window.ranks) or not signalled)
+    who = f"rank {', '.join(map(str, case.rank_ids(rows)))} has" if some else "the whole group has"
+    why = "" if named else "; if the ranks share a clock one of them stopped all, and no metric says which"
+    if signalled:
+        why = f"; the process of rank {', '.join(map(str, names))} is stopped by a signal (state T)"
     weakened = window.missing(signals.KV_USAGE, signals.WAITING)
     return Finding(
         ranks=names if named else (),
         share=Share(share, share, 1.0),
         confidence=round((0.9 if least > 2 * STANDS else 0.7) * (0.75 if weakened else 1.0), 3),
         summary=f"{who} put out no token for {least:.0f} s with {work[list(rows)].sum():.0f} requests pending, while pages still come"
-        + ("" if named else "; if the ranks share a clock one of them stopped all, and no metric says which"),
-        evidence=tuple(
+        + why,
+        evidence=tuple(cause.evidence for cause in signalled.values())
+        + tuple(
             Evidence(
                 signal=signals.ATTENTION_TOKENS,
                 what=f"rank {window.ranks[k]} put out no token for {still[k]:.0f} s with {work[k]:.0f} requests",
@@ -85,6 +94,8 @@ def _finding(case: Case, rows: tuple[int, ...], still: FloatArray, work: FloatAr
             )
             for k in rows[:8]
         ),
-        would_tell="stacks of the engine cores and their workers (py-spy dump --pid PID): the one that does not wait for the others",
+        would_tell=""
+        if signalled
+        else "stacks of the engine cores and their workers (py-spy dump --pid PID): the one that does not wait for the others",
         weakened_by=weakened,
     )

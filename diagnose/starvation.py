@@ -82,6 +82,12 @@ def cause(case: Case, row: int) -> Cause | None:
     return None
 
 
+def stopped(case: Case, rows: tuple[int, ...]) -> dict[int, Cause]:
+    """Those of the rows whose process was found stopped by a signal."""
+    found = {row: why for row in rows if (why := cause(case, row))}
+    return {row: why for row, why in found.items() if why.evidence.signal == signals.PROCESS_STOPPED}
+
+
 def looked(case: Case, row: int) -> bool:
     """Whether the kernel was asked about this rank's process."""
     return any(np.isfinite(case.window.mean(name)[row]) for name in SIGNALS)

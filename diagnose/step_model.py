@@ -97,7 +97,7 @@ def beyond(window: Window, past: Window, pair: float) -> Beyond | None:
     price = fitted[:-1] * mean
     grown = now.loads[seen].mean(axis=1) / now.loads[0].mean() - before.loads[seen].mean(axis=1) / before.loads[0].mean()
     by_load = float((price / scale[seen] * grown)[1:].sum()) * float(now.loads[0].mean()) / total
-    return Beyond(fitted[-1] * mean / total, error * mean / total, by_load, now.timed)
+    return Beyond(float(fitted[-1]) * mean / total, error * mean / total, by_load, now.timed)
 
 
 def _fit(columns: FloatArray, time: FloatArray) -> tuple[FloatArray, float]:

@@ -9,6 +9,7 @@ from dashboards.alerting import health
 from dashboards.quantities import QUANTITIES
 from dashboards.recording import BALANCEDNESS, DERIVED
 from dashboards.series import ENGINE_LABEL, RANK_LABEL, Source
+from deploy.preview.__main__ import SHOTS
 
 TEXT = (Path(__file__).parent.parent / "docs" / "dashboards.md").read_text()
 
@@ -27,6 +28,16 @@ def test_alerts_on_slowrank_itself_have_a_heading_each():
     assert {rule.annotations["runbook_url"] for rule in health("https://x.example")} == {
         f"https://x.example/dashboards.md#{rule.name}" for rule in health()
     }
+
+
+def test_each_picture_is_shown_and_small():
+    """Those that `python -m deploy.preview` draws, and none else; a page of documentation is not megabytes."""
+    folder = Path(__file__).parent.parent / "docs" / "dashboards"
+    shown = re.findall(r"!\[[^\]]+\]\(dashboards/([\w-]+)\.png\)", TEXT)
+    assert sorted(shown) == sorted(SHOTS) == sorted(path.stem for path in folder.iterdir())
+    sizes = [path.stat().st_size for path in folder.iterdir()]
+    assert max(sizes) < 250_000
+    assert sum(sizes) < 2_000_000
 
 
 def test_labels_of_scrape_configurations_are_named():

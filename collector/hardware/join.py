@@ -131,7 +131,17 @@ def _by_order(seen: Sequence[Seen], where: str, engine: str, ranks: int, cards: 
         return Join({}, (Problem(where, f"{counted}: which are whose is not known", _THEN),))
     each = wanted // ranks
     numbers = [one.number for one in seen]
-    return Join({rank: tuple(numbers[rank * each : (rank + 1) * each]) for rank in range(min(ranks, MAX_RANKS))})
+    doubts = _strange(nodes[0], where, engine) if len(nodes) == 1 else ()
+    return Join({rank: tuple(numbers[rank * each : (rank + 1) * each]) for rank in range(min(ranks, MAX_RANKS))}, doubts)
+
+
+def _strange(node: tuple[str, str], where: str, engine: str) -> tuple[Problem, ...]:
+    """What is to be said of the only page if neither its address nor its host is the engine's: it may be another node's, or have two names.
+    The cards of the node that we run on are no page."""
+    if "://" not in node[0] or _place(*node, [_host(part) for part in engine.split(",")]) is not None:
+        return ()
+    what = f"cards of {(node[1] or _host(node[0]))[:80]}, which {engine[:120]} does not name, were taken to be its node's"
+    return (Problem(where, what, f"if they are another node's, give that of the engine; or {_THEN}"),)
 
 
 def _place(node: str, host: str, order: list[str]) -> int | None:

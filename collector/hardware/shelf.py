@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 
 import numpy as np
+import numpy.typing as npt
 
 from collector import signals
 from collector.engines.limits import name_ranks
@@ -26,6 +27,10 @@ SOURCES = frozenset({Source.DCGM, Source.NVML, Source.PROCFS})
 
 _MAX_PLACES = 1024
 """Places of processes that are kept: 256 are on a page at once, and an engine that is restarted in another layout takes others."""
+
+_COMPARED = frozenset({signals.RUN_QUEUE_DELAY, signals.INVOLUNTARY_SWITCHES})
+"""What a process shows by its nature too, not only by its node's: vLLM's scheduling process polls its workers, and on two cores that others
+used all of them waited 0.9 s per second, a starved worker 0.4 and its peer 0.1."""
 
 _CARDS = (Source.DCGM, Source.NVML)  # where both saw a signal of a rank, the first speaks
 _COMBINE = {"min": np.fmin.reduce, "max": np.fmax.reduce, "sum": np.add.reduce}
@@ -46,6 +51,22 @@ class _Track:
     problems: tuple[Problem, ...] = ()
     newest: float = -np.inf
     falls: list[tuple[float, int]] = field(default_factory=list)
+
+
+def _means(rows: FloatArray) -> FloatArray:
+    """(R,) means over (R, T) of what was observed; NaN for a row that was not."""
+    seen = np.isfinite(rows)
+    held = seen.sum(axis=1)
+    return np.where(held > 0, np.where(seen, rows, 0.0).sum(axis=1) / np.maximum(held, 1), np.nan)
+
+
+def _farthest(delays: FloatArray) -> int:
+    """The place of (K, R, T) run-queue delays in which one rank's mean is farthest above its peers' median."""
+    above = []
+    for means in map(_means, delays):
+        seen = np.sort(means[np.isfinite(means)])
+        above.append(float(seen[-1] - np.median(seen[:-1])) if len(seen) > 1 else -1.0)
+    return int(np.argmax(above))
 
 
 class Shelf:
@@ -190,17 +211,40 @@ class Shelf:
         return out
 
     def _processes(self, window: Window) -> dict[str, FloatArray]:
-        """Signal -> (R, T). Of a rank's processes the worst one counts, as its step ends with the last; CPU time is that of the first."""
+        """Signal -> (R, T). Of a rank's processes the worst one counts, as its step ends with the last; CPU time is that of the first.
+
+        Waiting for a CPU is compared like with like: a process that polls, and yields between two looks, always waits on a busy node. So of
+        the processes in the same place of their ranks those count, for all ranks, whose mean delay is farthest above the other ranks'.
+        """
         out: dict[str, FloatArray] = {}
-        shape = (len(window.ranks), len(window.edges) - 1)
         for track in self._of(Source.PROCFS):
-            places = sorted(track.places)
-            for name, (table, held) in on_grid(track.ring, window.edges).items():
-                target = out.setdefault(name, np.full(shape, np.nan))
-                for row, rank in enumerate(window.ranks):
-                    own = [column for place in places if place.rank == rank and held[column := track.ring.columns[track.places[place]]]]
-                    if own:
-                        target[row] = table[own[0]] if name == signals.PROCESS_CPU else np.fmax.reduce(table[own])
+            grid = on_grid(track.ring, window.edges)
+            chosen = None
+            for name in sorted(grid, key=lambda one: one != signals.RUN_QUEUE_DELAY):
+                table = self._by_place(track, window, *grid[name])
+                if name == signals.RUN_QUEUE_DELAY:
+                    chosen = _farthest(table)
+                if name == signals.PROCESS_CPU:
+                    found = table[0]
+                elif name in _COMPARED and chosen is not None:
+                    found = table[chosen]
+                else:
+                    found = np.fmax.reduce(table)
+                held = out.setdefault(name, found)
+                out[name] = np.where(np.isfinite(held), held, found)
+        return out
+
+    def _by_place(self, track: _Track, window: Window, table: FloatArray, held: npt.NDArray[np.bool_]) -> FloatArray:
+        """(K, R, T) of the processes of each rank, first to last; NaN where a rank has fewer, at least one place."""
+        own = {
+            row: [
+                column for place in sorted(track.places) if place.rank == rank and held[column := track.ring.columns[track.places[place]]]
+            ]
+            for row, rank in enumerate(window.ranks)
+        }
+        out = np.full((max(1, *map(len, own.values())), len(window.ranks), table.shape[1]), np.nan)
+        for row, columns in own.items():
+            out[: len(columns), row] = table[columns]
         return out
 
     def _restarts(self, window: Window, source: Source, found: join.Join) -> Iterator[Problem]:

@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -48,6 +49,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="names of pictures, with commas")
     parser.add_argument("--theme", choices=("dark", "light"), default="dark")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that Prometheus is ended too
     try:
         server, _ = binary(PROMETHEUS)
         data = history(server)

@@ -1,14 +1,22 @@
 // node draw.mjs PROMETHEUS FOLDER NAME=PAGE?QUERY...: draws dashboards of dashboards/generated, fed by that Prometheus, into FOLDER/NAME.png.
 // Exit code 1 when a page had an error or a query failed. Chromium is $CHROMIUM or /usr/bin/chromium.
-import { existsSync, statSync, readdirSync } from 'node:fs';
+import { existsSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright-core';
+import UPNG from 'upng-js';
 import { build, preview } from 'vite';
 
 const HERE = fileURLToPath(new URL('.', import.meta.url));
 const WIDTH = 1400;
 const PATIENCE = 60000; // ms for all queries of one page
+
+const COLOURS = 96; // a heat map of 512 ranks is noise, which packs badly: half a megabyte with all its colours
+
+function small(png) {
+  const image = UPNG.decode(png);
+  return Buffer.from(UPNG.encode(UPNG.toRGBA8(image), image.width, image.height, COLOURS));
+}
 
 const [url, folder, ...shots] = process.argv.slice(2);
 const configFile = join(HERE, 'vite.config.js');
@@ -39,7 +47,7 @@ try {
       await tab.waitForTimeout(2000);
       asked = await tab.evaluate(() => window.asked.length);
     }
-    await tab.screenshot({ path: join(folder, `${name}.png`) });
+    writeFileSync(join(folder, `${name}.png`), small(await tab.screenshot()));
     const answers = await tab.evaluate(() => window.asked);
     const problems = [...new Set([...said, ...(await tab.evaluate(() => window.problems))])];
     const empty = answers.filter((answer) => answer.series === 0).map((answer) => answer.expr);

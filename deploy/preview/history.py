@@ -199,4 +199,5 @@ def _of_page(page: Page) -> Iterator[str]:
 
 
 def _line(name: str, labels: Mapping[str, str], value: float, at: float) -> str:
-    return f"{name}{{{','.join(f'{k}={json.dumps(v, ensure_ascii=False)}' for k, v in labels.items())}}} {value!r} {at:.3f}\n"
+    """`float`: numpy's are floats too, and print otherwise."""
+    return f"{name}{{{','.join(f'{k}={json.dumps(v, ensure_ascii=False)}' for k, v in labels.items())}}} {float(value)!r} {at:.3f}\n"

@@ -2,14 +2,15 @@
 
 What it detects: attention work per decode step that is uneven because of context length, at a cost in step time.
 Why it matters: each layer ends when the rank with the most KV to read has read it; all others wait, at equal request counts.
-Not this rule: more requests rather than longer ones (`request_count_skew`); prompts being computed now (`long_prefill`).
+Not this rule: more requests rather than longer ones (`request_count_skew`); prompts being computed now (`long_prefill`); contexts that
+push requests out of a full pool (`kv_pressure`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from diagnose import deal
+from diagnose import deal, prefill
 from diagnose.confidence import confidence
 from diagnose.dealt import Deal
 from diagnose.model import Class, Finding, Healthy, NoData, Severity
@@ -36,6 +37,8 @@ def context_length_skew(case: Case, limit: Limits) -> Finding | Healthy | NoData
         return Healthy(
             f"contexts on the busiest rank are {found.lengths[top]:.1f} times its peers', its request count {found.counts[top]:.1f} times"
         )
+    if prefill.retracts(case.window, top):
+        return Healthy("contexts on the busiest rank fill its pool until requests are pushed out of it")
     names = case.rank_ids(found.longer)
     return Finding(
         ranks=names,

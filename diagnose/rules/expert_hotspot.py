@@ -53,6 +53,9 @@ HOT = 2.0
     ),
 )
 def expert_hotspot(case: Case, limit: Limits) -> Finding | Healthy | NoData:
+    tokens = attribution.tokens_per_step(case.window)
+    if tokens is not None and tokens < limit.tokens:
+        return Healthy(f"only {tokens:.0f} tokens per step: so few make any expert load look uneven")
     level = case.balancedness
     if level is None or case.step_time is None:
         return NoData(
@@ -65,9 +68,6 @@ def expert_hotspot(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         )
     if not case.long_enough:
         return NoData((), "the window is too short to show that expert load persists")
-    tokens = attribution.tokens_per_step(case.window)
-    if tokens is not None and tokens < limit.tokens:
-        return Healthy(f"only {tokens:.0f} tokens per step: so few make any expert load look uneven")
     if level >= (least := min(limit.balancedness, limit.chance * _by_chance(case))):
         return Healthy(f"expert balancedness is {level:.2f} (1 is level)")
     share = _share(case, level)

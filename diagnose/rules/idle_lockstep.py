@@ -13,12 +13,13 @@ import numpy as np
 
 from collector import promql, signals
 from collector.model import Clock
-from diagnose import lockstep
+from diagnose import blocks, lockstep
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity, Share
 from diagnose.rules import Threshold, rule
 
 if TYPE_CHECKING:
+    from collector.model import Window
     from diagnose.case import Case
     from diagnose.rules import Limits
 
@@ -62,6 +63,10 @@ def idle_lockstep(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return Healthy(f"the group steps only {stepping:.0%} of the time: it stands still between requests")
     if requests >= len(window.ranks):
         return Healthy(f"{requests:.0f} requests are there for {len(window.ranks)} ranks: if ranks idle, it is how they are dealt")
+    if case.baseline is not None and burnt < (before := _worst(case.baseline)):
+        return Healthy(
+            f"{burnt:.0%} of all ranks' steps are idle; for some seconds of the past it was {before:.0%}: so this engine is used"
+        )
     rows = tuple(int(k) for k in np.flatnonzero(idle < limit.burnt))
     weakened = window.missing(signals.DECODE_STEPS, signals.DECODE_TIME)
     return Finding(
@@ -86,3 +91,12 @@ def idle_lockstep(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         would_tell="requests per second over a day: whether this is the night's trough or what the engine is used for",
         weakened_by=weakened,
     )
+
+
+def _worst(past: Window) -> float:
+    """The largest idle share of all ranks' steps in a block of the past."""
+    idle, active = blocks.means(past, signals.STEPS_IDLE), blocks.means(past, signals.STEPS_ACTIVE)
+    steps = idle + active
+    known = np.isfinite(steps) & (steps > lockstep.LEAST_RATE)
+    shares = lockstep.nanmean(np.where(known, idle / np.where(known, steps, 1.0), np.nan).T)
+    return float(np.nan_to_num(lockstep.most(shares)))

@@ -43,9 +43,7 @@ def kv_pressure(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return Healthy(f"all ranks push requests out alike, the busiest {rate:.2f} per second: the pools are small for the load")
     rank = case.window.ranks[row]
     usage = case.window.mean(signals.KV_USAGE)
-    prefill = case.prefill_load
-    again = prefill is not None and prefill.leader == row
-    cost = prefill.lost if prefill is not None and again else Share(0.0, 0.0, 0.0)
+    cost = _cost(case, row)
     seen = (_usage(case, row, usage),) if np.isfinite(usage[row]) else ()
     return Finding(
         ranks=(rank,),
@@ -68,6 +66,14 @@ def kv_pressure(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         would_tell="KV usage of that rank after some of its long requests end: retractions must stop below the full pool",
         weakened_by=case.window.missing(signals.KV_USAGE),
     )
+
+
+def _cost(case: Case, row: int) -> Share:
+    """What the rank costs the group: its prompts computed again, or the pairs of what fills its pool, whichever is more."""
+    prefill, pairs = case.prefill_load, case.pair_load
+    again = prefill.lost if prefill is not None and prefill.leader == row else Share(0.0, 0.0, 0.0)
+    fills = pairs.lost if pairs is not None and pairs.leader == row and pairs.lost is not None else Share(0.0, 0.0, 0.0)
+    return max(again, fills, key=lambda share: share.mid)
 
 
 def _usage(case: Case, row: int, usage: np.ndarray) -> Evidence:

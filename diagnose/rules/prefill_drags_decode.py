@@ -14,14 +14,13 @@ import numpy as np
 
 from collector import promql, signals
 from collector.model import Clock
-from diagnose import lockstep, prefill_drag
+from diagnose import lockstep, lone_prefill, prefill, prefill_drag
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity, Share
-from diagnose.rules import rule
+from diagnose.rules import Limits, rule
 
 if TYPE_CHECKING:
     from diagnose.case import Case
-    from diagnose.rules import Limits
 
 
 @rule(
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     remedy="Prefill on servers of its own (PD disaggregation: --disaggregation-mode), or less of it per step: SGLang"
     " --enable-prefill-delayer (ranks prefill together), --enable-mixed-chunk, a smaller --chunked-prefill-size; vLLM a smaller"
     " --max-num-batched-tokens.",
-    needs=(*prefill_drag.NEEDS, signals.PREFILL_BUSY),
+    needs=(*prefill_drag.NEEDS, signals.PREFILL_BUSY, signals.FIRST_TOKENS),
     **prefill_drag.THRESHOLDS,
 )
 def prefill_drags_decode(case: Case, limit: Limits) -> Finding | Healthy | NoData:
@@ -61,11 +60,16 @@ def prefill_drags_decode(case: Case, limit: Limits) -> Finding | Healthy | NoDat
         if grown is None:
             return NoData(window.missing(signals.RESIDENT_TOKENS, signals.SYNC_WAIT, signals.PREFILL_TOKENS), "the past holds no measure")
         share, severity = grown.share, None
-        if not prefill_drag.fires(grown, limit):
-            more = f"{said}; {grown.touched:+.0%} of the steps against the past, worth {share.mid:.1%} of step time"
+        more = f"{said}; {grown.touched:+.0%} of the steps against the past, worth {share.mid:.1%} of step time"
+        if not prefill_drag.grew(grown, limit):
             if prefill_drag.may(grown, limit):
                 return NoData((), f"{more}, but the past had stretches like it: read for longer")
             return Healthy(more)
+        if _one_ranks(case):
+            return Healthy(f"{more}; most of it is one rank's")
+        if not grown.each >= limit.each:
+            why = f"{more}, with requests as long as ever: a burst of them, or a load that stays; read for longer"
+            return NoData(window.missing(signals.FIRST_TOKENS), why)
     weakened = window.missing(
         signals.RESIDENT_TOKENS, signals.ATTENTION_PAIRS, signals.SYNC_WAIT, signals.RECV_WAIT, signals.PREFILL_TOKENS
     )
@@ -80,6 +84,13 @@ def prefill_drags_decode(case: Case, limit: Limits) -> Finding | Healthy | NoDat
         weakened_by=weakened,
         severity=severity,
     )
+
+
+def _one_ranks(case: Case) -> bool:
+    """Whether one rank's prompts are blamed already."""
+    limit = Limits(prefill.THRESHOLDS)
+    found = lone_prefill.lone_prefill(case, limit)
+    return isinstance(found, lone_prefill.LonePrefill) and found.passing(limit) is None
 
 
 def _alone(drag: prefill_drag.PrefillDrag) -> Share:

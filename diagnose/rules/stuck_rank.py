@@ -47,13 +47,11 @@ def stuck_rank(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     if not (stale & (work > 0)).any():
         return Healthy("the ranks whose snapshots are old have no work")
     everyone = bool(stale[np.isfinite(age)].all())
-    if not everyone and not case.window.has(signals.STEPS_ACTIVE):
-        return NoData(
-            (signals.STEPS_ACTIVE,), "some snapshots stand while others advance: without step counts a stopped rank looks the same"
-        )
+    if not everyone and (missing := case.window.missing(signals.STEPS_ACTIVE, signals.STEPS_IDLE)):
+        return NoData(missing, "some snapshots stand while others advance: without step counts a stopped rank looks the same")
     rows = tuple(int(k) for k in np.flatnonzero(stale & (work > 0)))
-    stopped = tuple(k for k in rows if (found := starvation.cause(case, k)) and found.evidence.signal == signals.PROCESS_STOPPED)
-    blamed = stopped or (() if everyone and len(case.window.ranks) > 1 else rows)
+    stopped = starvation.stopped(case, rows)
+    blamed = tuple(stopped) or (() if everyone and len(case.window.ranks) > 1 else rows)
     names = case.rank_ids(blamed)
     frozen = float(np.nanmin(age[stale]))
     length = case.window.end - case.window.start
@@ -66,7 +64,7 @@ def stuck_rank(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         summary=f"{who} has made no progress for {frozen:.0f} s with {np.sum(work):.0f} requests pending"
         + ("; its process is stopped by a signal (state T), and all others wait for it" if stopped else "")
         + ("" if names else "; all ranks wait for the one that stopped, and no metric says which"),
-        evidence=tuple(found.evidence for k in stopped if (found := starvation.cause(case, k)))
+        evidence=tuple(found.evidence for found in stopped.values())
         + tuple(
             Evidence(
                 signal=signals.SNAPSHOT_AGE,

@@ -100,7 +100,7 @@ def whole_group_slow(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return Healthy("a rank's process is kept from running: that explains it")
     if rows := _late_by(case, excess.share.mid * excess.now):
         return Healthy(f"the host of rank {', '.join(map(str, case.rank_ids(rows)))} is late by more than that: it explains it")
-    if (grown := case.prefill_growth) is not None and prefill_drag.fires(grown, Limits(prefill_drag.THRESHOLDS)):
+    if (grown := case.prefill_growth) is not None and prefill_drag.grew(grown, Limits(prefill_drag.THRESHOLDS)):
         return Healthy(f"prefill touches {grown.touched:.0%} more of the steps than before: that explains it")
     if (card := late_card.late_card(case, limit.share)) is not None:
         return Healthy(f"the step time follows the attention of rank {case.window.ranks[card.row]}: its card explains it")

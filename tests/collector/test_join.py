@@ -33,6 +33,16 @@ def test_one_node_gives_rank_k_its_kth_card() -> None:
     assert joined(cards((A, "node-a", 4))) == Join({0: (0,), 1: (1,), 2: (2,), 3: (3,)})
 
 
+def test_the_only_page_of_a_host_that_the_engine_does_not_name_is_joined_and_said() -> None:
+    """A node may have two names, so its cards count; that they may be another node's is said, with what to do."""
+    found = joined(cards((B, "node-b", 4)))
+    assert found.cards == {0: (0,), 1: (1,), 2: (2,), 3: (3,)}
+    assert "cards of node-b, which node-a:30000 does not name" in str(found.problems[0])
+    by_label = joined(cards(("http://10.0.0.7:9400/metrics", "node-a", 4)))
+    assert (len(by_label.cards), by_label.problems) == (4, ())
+    assert joined(cards(("localhost", "localhost", 4))).problems == ()  # the driver of the node that we run on
+
+
 def test_nodes_count_in_the_order_of_the_engines_address() -> None:
     """node-b is node 0 there, though its page was read second."""
     found = joined(cards((A, "node-a", 2), (B, "node-b", 2)), engine="node-b:30000,node-a:30000")

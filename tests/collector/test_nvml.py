@@ -117,6 +117,13 @@ def test_a_card_that_fell_off_the_bus_is_said() -> None:
     assert "GPU 0: the driver says 'GPU is lost'" in str(found.problems[0])
 
 
+def test_a_driver_without_a_card_is_said() -> None:
+    """A container that was given none: nothing is read, and what to do is said."""
+    found = nvml.read(Page("e", "localhost", Source.NVML, 1000.0, 0.0, 200, "", json.dumps({"format": nvml.FORMAT, "cards": []}).encode()))
+    assert found.cards == ()
+    assert "the driver shows no card; give this container its cards" in str(found.problems[0])
+
+
 def test_no_driver_and_no_module_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """One is to be installed, the other to be run elsewhere; a driver that stops answering later is a failed page."""
     with pytest.raises(ConfigError, match=r"Driver Not Loaded.*node with NVIDIA cards"):

@@ -121,6 +121,32 @@ def test_of_a_ranks_processes_the_one_that_waits_most_speaks() -> None:
     assert found.mean(signals.CARD_POWER) == pytest.approx([101.0, 100.0])
 
 
+def test_processes_that_poll_do_not_hide_the_one_that_is_starved() -> None:
+    """vLLM's scheduling processes yield between two looks and always wait on a busy node, 0.9 s per second; the workers tell who is late.
+    Before there is a difference the scheduling ones speak."""
+
+    def pages(late: float) -> list[Page]:
+        delays = {10: 0.9, 20: 0.91, 11: 0.1, 21: 0.1 + late}
+        titles = {10: "VLLM::EngineCore_DP0", 20: "VLLM::EngineCore_DP1", 11: "VLLM::Worker_DP0", 21: "VLLM::Worker_DP1"}
+        return [
+            processes(
+                1000.0 + 2 * k,
+                *({"pid": pid, "title": titles[pid], "waited_ns": round(2 * k * delays[pid] * 1e9)} for pid in titles),
+            )
+            for k in range(6)
+        ]
+
+    def seen(late: float) -> Window:
+        intake = Intake()
+        body = (Path(__file__).parents[1] / "captures" / "vllm-0.32.0" / "slowmoe-1.prom").read_bytes()
+        for one in (*[page(Source.VLLM_METRICS, body, 1000.0 + k) for k in range(11)], *pages(late)):
+            intake.feed(one)
+        return intake.window(ENGINE)
+
+    assert seen(0.3).mean(signals.RUN_QUEUE_DELAY) == pytest.approx([0.1, 0.4], abs=1e-6)
+    assert seen(0.0).mean(signals.RUN_QUEUE_DELAY) == pytest.approx([0.9, 0.91], abs=1e-6)
+
+
 def test_a_rank_that_starts_again_goes_on_in_its_place() -> None:
     """Another process id and counters from zero are no negative rate."""
     pages = [

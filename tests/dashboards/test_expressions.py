@@ -35,7 +35,7 @@ def selected(node, function: str = "", over: float = 0.0) -> Iterator[Selected]:
     """All series of a tree. The function is the innermost one around a range."""
     match node:
         case promql_parser.VectorSelector():
-            yield Selected(node.name or "", frozenset(m.name for m in node.matchers.matchers), function, over)
+            yield Selected(node.name or "", frozenset(m.name for m in node.matchers.matchers), function if over else "", over)
         case promql_parser.MatrixSelector():
             yield from selected(node.vector_selector, function, node.range.total_seconds())
         case promql_parser.SubqueryExpr():
@@ -79,6 +79,13 @@ def counts(name: str) -> bool:
     return FAMILIES[name].kind is not exported.Kind.GAUGE if name in FAMILIES else name.endswith(("_total", "_sum", "_count", "_bucket"))
 
 
+def labels_of(name: str) -> set[str]:
+    """Labels of a series of ours. KeyError for one that nobody defines."""
+    if name in RECORDED:
+        return {"engine", "rank", "source"}
+    return {*FAMILIES[name].labels, *(["le"] if name.endswith("_bucket") else [])}
+
+
 @pytest.fixture(scope="module")
 def shown(asked):
     """Trees of panels and annotations, with the values of their variables."""
@@ -96,6 +103,21 @@ def test_the_parser_checks_types():
     """Parsing in the fixtures above can fail: a rate of an instant vector is refused."""
     with pytest.raises(ValueError, match="expected type"):
         promql_parser.parse("rate(slowrank_scrapes_total)")
+
+
+def test_the_walk_sees_what_is_asked():
+    """Inside aggregations, their parameters, functions, subqueries and matchings: nothing is passed over."""
+    tree = promql_parser.parse(
+        'topk(scalar(a_total), -sum by (x) (rate(b_total{l="1"}[5m]))) / on (y) group_left (z) (max_over_time((c_sum + 1)[1h:1m]) or d)'
+    )
+    found = {s.name: (s.labels, s.function, s.over) for s in selected(tree)}
+    assert found == {
+        "a_total": (frozenset(), "", 0.0),
+        "b_total": (frozenset({"l"}), "rate", 300.0),
+        "c_sum": (frozenset(), "", 0.0),
+        "d": (frozenset(), "", 0.0),
+    }
+    assert grouped(tree) == {"x", "y", "z"}
 
 
 def test_counters_are_only_read_as_rates(everything):
@@ -132,13 +154,11 @@ def test_rules_take_rates_over_their_window():
 
 def test_series_exist_under_the_labels_that_they_are_asked_by(everything):
     """Each series of ours is one that our page's table or the recording rules define; matchers and groupings name labels that it has."""
-    recorded = {"engine", "rank", "source"}
     for where, tree in everything:
         series = list(selected(tree))
         if any(s.name.startswith(("sglang", "vllm")) for s in series):
             continue  # what engines serve is asked of recorded pages
-        assert {s.name for s in series} <= set(FAMILIES) | RECORDED, where
-        labels = {s.name: set(FAMILIES[s.name].labels) | {"le"} if s.name in FAMILIES else recorded for s in series}
+        labels = {s.name: labels_of(s.name) for s in series}
         for one in series:
             assert one.labels <= labels[one.name], (where, one)
         assert grouped(tree) <= set().union(*labels.values()), where

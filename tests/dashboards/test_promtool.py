@@ -87,7 +87,7 @@ def test_each_finding_has_its_alert(bench):
                 "dashboard": f"/d/slowrank-diagnosis?var-engine={quote_plus(ENGINE)}",
             },
         }
-        no_figure = {**told, "exp_annotations": {**told["exp_annotations"], "ranks": "", "lost": "no figure"}}
+        no_figure = {**told, "exp_annotations": {**told["exp_annotations"], "ranks": "none named now", "lost": "no figure"}}
         incident = {"engine": ENGINE, "cause": rule.id, **labels}
         groups.append(
             {

@@ -280,6 +280,19 @@ def test_a_stopped_lockstep_names_nobody() -> None:
     assert (found.klass, found.cause, found.ranks) == (Class.SINGLE_POINT, "stuck_rank", ())
 
 
+def test_the_state_of_a_process_tells_who_stopped_a_lockstep() -> None:
+    """All four stand; the kernel shows rank 2's process stopped: it is named, with the state, and nothing more would tell."""
+    plant = Dense(stopped=dict.fromkeys(range(4), 18.0), clock=Clock.FORWARD, seconds=40)
+    window = plant.window()
+    state = np.zeros((4, 40))
+    state[2, -18:] = 1.0
+    found = diagnose(replace(window, values={**window.values, signals.PROCESS_STOPPED: state})).verdict
+    assert (found.cause, found.ranks) == ("stuck_rank", (2,))
+    assert "the whole group has put out no token" in found.summary
+    assert "process of rank 2 is stopped by a signal (state T)" in found.summary
+    assert found.evidence[0].signal == signals.PROCESS_STOPPED
+
+
 def test_a_rank_that_computes_a_long_prompt_has_not_stopped() -> None:
     """No token for 18 s, but its KV usage grows."""
     window = Dense(stopped={1: 18.0}, seconds=40).window()

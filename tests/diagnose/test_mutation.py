@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from collector import signals
-from diagnose.engine import UNTESTED, diagnose
+from diagnose.blind import UNTESTED
+from diagnose.engine import diagnose
 from diagnose.model import Class
 from diagnose.rules import load
 from tests.diagnose.conftest import as_stated

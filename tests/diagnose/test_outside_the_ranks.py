@@ -9,9 +9,12 @@ import pytest
 
 from collector import signals
 from diagnose import front_end
+from diagnose.blind import UNTESTED
 from diagnose.case import Case
-from diagnose.engine import UNTESTED, diagnose
+from diagnose.engine import diagnose
 from diagnose.model import Class, Finding, Healthy, NoData, Severity
+
+FRONT_END = (signals.FIRST_TOKEN_TIME, signals.FIRST_TOKENS)
 
 
 def outcome(window, past=None):
@@ -105,7 +108,14 @@ def test_without_first_tokens_in_the_window_nothing_is_said(plant):
 def test_ranks_are_healthy_without_the_front_ends_times(plant):
     """Healthy speaks of the ranks; that the front end was not looked at lowers the confidence once."""
     window = plant().window()
-    whole, part = diagnose(window, window).verdict, diagnose(window.without(signals.FIRST_TOKENS), window).verdict
+    whole, part = diagnose(window, window).verdict, diagnose(window.without(*FRONT_END), window).verdict
     assert part.klass is Class.HEALTHY
     assert part.confidence == pytest.approx(whole.confidence * UNTESTED, abs=0.001)
-    assert signals.FIRST_TOKENS in {m.signal for m in part.missing}
+    assert set(FRONT_END) <= {m.signal for m in part.missing}
+
+
+@pytest.mark.parametrize("signal", FRONT_END)
+def test_half_of_the_front_ends_times_is_no_front_end_that_is_well(plant, signal):
+    """Of a histogram the sum without the count, or the other way round: part of what was read is lost, and healthy is not said."""
+    window = plant(kept=1.0).window()
+    assert diagnose(window.without(signal), plant().window().without(signal)).verdict.klass is Class.INSUFFICIENT

@@ -58,10 +58,10 @@ def test_two_slow_ranks_of_eight_are_both_named_worst_first() -> None:
     assert run(8, {2: 0.1, 5: 0.2}, 0.01, 0).ranks == (5, 2)
 
 
-def test_of_two_ranks_the_slower_needs_ten_rounds() -> None:
-    """A coin a round: 2 x 2^-10 is the first look at which chance is rare enough."""
+def test_of_two_ranks_the_slower_needs_twelve_rounds() -> None:
+    """A coin a round: 2 x 2^-12 is the first look at which chance is rare enough."""
     verdict = run(2, {1: 0.2}, 0.005, 0)
-    assert (verdict.outcome, verdict.ranks, verdict.rounds) == (Outcome.SLOW, (1,), 10)
+    assert (verdict.outcome, verdict.ranks, verdict.rounds) == (Outcome.SLOW, (1,), 12)
 
 
 def test_what_slows_all_alike_names_nobody() -> None:

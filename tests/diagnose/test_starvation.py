@@ -48,6 +48,22 @@ def test_level_waits_and_a_starved_process_name_the_rank(plant):
     assert verdict.share.high == pytest.approx(0.87, abs=0.03)
 
 
+def test_waits_that_point_elsewhere_do_not_blame_who_is_not_held(plant):
+    """Rank 1 is held at a quota for 0.8 s a second and wakes late from its own waits, so the waits look as if 0 and 2 were late, seen with
+    the workload. The kernel's word is a fact: rank 1, and nobody else."""
+    now = plant(delay={0: 0.060, 2: 0.060}, processes=True, quota={1: 0.8})
+    verdict = diagnose(now.window(), plant(processes=True).window()).verdict
+    assert (verdict.cause, verdict.ranks) == ("host_cpu_starved", (1,))
+    assert "throttled by its cgroup's CPU quota" in verdict.summary
+
+
+def test_a_little_kept_rank_does_not_excuse_another_that_is_late(plant):
+    """Rank 1 waits 0.06 s per second for a CPU, which cannot be what rank 5 costs."""
+    now = plant(delay={5: 0.060}, cpu={5: 8.0}, processes=True, queued={1: 0.06})
+    verdict = diagnose(now.window(), plant(processes=True).window()).verdict
+    assert (verdict.cause, verdict.ranks) == ("slow_rank", (5,))
+
+
 def test_a_starved_process_that_costs_nothing_is_left_alone(plant):
     """Overlap hides it: steps are as short as ever."""
     window = plant(processes=True, queued={2: 0.3}).window()

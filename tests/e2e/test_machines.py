@@ -25,8 +25,8 @@ from workload.config import ClusterConfig
 pytestmark = pytest.mark.cluster
 
 STARVED, HOT, STOPPED, HELD = 2, 1, 3, 1
-QUOTA_US, PERIOD_US = 2_000, 100_000
-"""A fiftieth of a core: a rank of the virtual device needs three to eight times that."""
+QUOTA_US, PERIOD_US = 5_000, 1_000_000
+"""Half of what a rank of the virtual device needs, a hundredth of a core: steps took twice as long."""
 
 SPIN = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
 

@@ -147,3 +147,13 @@ def test_a_slow_rank_with_experts_is_everybodys(played) -> None:
     assert diagnose(before).verdict.klass is Class.INSUFFICIENT
     verdict = diagnose(after, before).verdict
     assert (verdict.klass, verdict.cause, verdict.ranks) == (Class.INSUFFICIENT, "whole_group_slow", ())
+
+
+@pytest.mark.cluster
+def test_answers_that_the_front_end_keeps_are_outside_the_ranks() -> None:
+    """A second on every answer, in a lockstep whose own times of requests are as ever: no rank is named. Requests stay 8 s, so the window
+    must be twice as long; by itself, as the others' steps must not be disturbed."""
+    kept = Play(ClusterConfig(ranks=2, vllm=VllmFlags(), seed=5), "outside_the_ranks", 0, 1.0, healthy=6, faulty=30, settling=5)
+    ((_, after),) = play([kept])
+    verdict = diagnose(after).verdict
+    assert (verdict.klass, verdict.cause, verdict.ranks) == (Class.OUTSIDE, "outside_the_ranks", ())

@@ -1,8 +1,9 @@
-"""A running vLLM with two ranks, the users that it serves, and what can be done to one of its ranks."""
+"""A running vLLM with two ranks, the users that it serves, what can be done to one of its ranks, and what slowrank says of it."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import signal
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -22,6 +24,10 @@ PYTHON = os.environ.get("SLOWRANK_VLLM_PYTHON", "")
 START_S = float(os.environ.get("SLOWRANK_VLLM_START_S", "400"))  # 90 to 170 s were seen on two cores that others used as well
 SPIN = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
 USERS = 12
+FOR = "25s"
+KEPT = os.environ.get("SLOWRANK_VLLM_REPORTS", "")
+SLOW, MS = 1, 60.0
+"""The rank that is slowed, and by how many milliseconds a forward."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +56,17 @@ class Server:
             assert self._process.poll() is None, self._log()
             with contextlib.suppress(httpx.HTTPError):
                 if httpx.get(f"{self.url}/health", timeout=2).status_code == 200:
+                    self._spread()
                     return
             time.sleep(1)
         raise AssertionError(f"not up after {START_S:.0f} s (SLOWRANK_VLLM_START_S): {self._log()}")
+
+    def _spread(self) -> None:
+        """Each rank's worker on a core of its own: vLLM by itself was seen to bind those of two engines to one core."""
+        cores = sorted(os.sched_getaffinity(0))
+        for rank in range(2):
+            for thread in Path(f"/proc/{self._pids(rank)['Worker']}/task").iterdir():
+                os.sched_setaffinity(int(thread.name), {cores[rank % len(cores)]})
 
     def _log(self) -> str:
         return (self._folder / "log").read_text()[-2000:]
@@ -94,10 +108,9 @@ class Server:
             asked.unlink()
 
     @contextlib.contextmanager
-    def starved(self, rank: int, thieves: int = 3) -> Iterator[None]:
-        """Competitors on the core of a rank's forwards, each with the process' own weight: it gets one part in `thieves` and one."""
-        pid = self._pids(rank)["Worker"]
-        core = min(os.sched_getaffinity(pid))
+    def starved(self, rank: int, thieves: int = 8) -> Iterator[None]:
+        """Competitors on the core of a rank's forwards, each with the weight of this test's process."""
+        core = min(os.sched_getaffinity(self._pids(rank)["Worker"]))
         running = [subprocess.Popen([sys.executable, "-c", SPIN, str(core)]) for _ in range(thieves)]
         try:
             yield
@@ -167,3 +180,28 @@ def served(kind: str, folder: Path) -> Iterator[Server]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def slowrank(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "slowrank", *arguments], capture_output=True, text=True, check=False)
+
+
+def diagnosed(name: str, folder: Path, server: Server, *more: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and the engine's part of the report, of pages that are recorded first; the text is kept if wanted."""
+    capture = folder / f"{name}.slowrank"
+    recorded = slowrank("record", server.url, "--for", FOR, "-o", str(capture), *(one for one in more if one == "--procfs"))
+    assert capture.exists(), recorded.stderr
+    options = [one for one in more if one != "--procfs"]
+    done = slowrank("diagnose", str(capture), *options, "--format", "json")
+    if KEPT:
+        said = slowrank("diagnose", str(capture), *options)
+        Path(KEPT, f"{name}.txt").write_text(f"{said.stdout}{said.stderr}exit {said.returncode}\n")
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)["engines"][0]
+
+
+def long_on_rank_0(rng: random.Random) -> Request:
+    """Four of five requests are long and pinned to rank 0."""
+    if rng.random() < 0.8:
+        return Request(rng.randint(700, 900), rng.randint(60, 100), 0)
+    return Request(rng.randint(8, 40), rng.randint(60, 100), 1)

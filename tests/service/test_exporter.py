@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,6 +38,12 @@ def test_samples_are_written_under_their_names_and_labels():
         ("slowrank_build_info", (("version", "0.1.0"),)): 1.0,
     }
     assert "# TYPE slowrank_diagnoses_total counter" in text
+
+
+def test_a_number_of_numpy_is_a_number_on_the_page():
+    """numpy 2 prints its floats with their type's name, which no scraper reads."""
+    text = page(Sample(exported.STEP_SECONDS, np.float64(0.03), ("e",)))
+    assert values(text) == {(exported.STEP_SECONDS, (("engine", "e"),)): 0.03}
 
 
 def test_a_distribution_is_written_as_prometheus_buckets():

@@ -127,12 +127,12 @@ def test_an_engine_that_is_none_or_has_one_rank_is_refused() -> None:
 
 
 def test_nothing_is_sent_before_the_answer_yes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it would cost is shown: 12 rounds of 2 ranks; no is exit 3."""
+    """What it would cost is shown: 16 rounds of 2 ranks; no is exit 3."""
     played = Engine()
     client = httpx.Client(base_url=URL, transport=httpx.MockTransport(played))
     monkeypatch.setattr(probing, "connect", lambda _target: client)
     done = CliRunner().invoke(app, ["probe", "h:30000", "--tokens", "1000"], input="n\n")
-    assert "At most 24 requests (24,000 tokens)" in done.output
+    assert "At most 32 requests (32,000 tokens)" in done.output
     assert (done.exit_code, played.asked) == (3, [])
 
 
@@ -152,7 +152,7 @@ def test_a_card_without_a_fifth_of_its_clock_is_named_while_the_group_serves() -
         done = CliRunner().invoke(app, ["probe", cluster.url, "--yes", "--format", "json"])
         found = json.loads(done.stdout)
         assert (done.exit_code, found["outcome"], found["ranks"]) == (1, "slow", [2])
-        assert found["requests"] <= 48
+        assert found["requests"] <= 64
         body = {"input_ids": [20] * 200_000, "sampling_params": {"max_new_tokens": 1}, "stream": True, "routed_dp_rank": 1}
         with httpx.Client(base_url=cluster.url) as client:
             before = client.get("/v1/loads").json()["loads"][1]["num_used_tokens"]

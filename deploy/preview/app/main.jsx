@@ -6,7 +6,7 @@ import { ThemeContext, createTheme } from '@grafana/data';
 import * as scenes from '@grafana/scenes';
 import { GlobalStyles } from '@grafana/ui';
 import { setUp } from './grafana.js';
-import { SOURCE, asked } from './prometheus.js';
+import { SOURCE, asked, regions } from './prometheus.js';
 import './panels.jsx';
 
 const wanted = new URLSearchParams(window.location.search);
@@ -58,6 +58,13 @@ async function main() {
   await setUp(theme);
   const page = await (await fetch(`/dashboards/${wanted.get('page')}.json`)).json();
   const time = (name) => (wanted.get(name) ? new Date(Number(wanted.get(name))).toISOString() : page.time[name]);
+  const [start, end] = ['from', 'to'].map((name) => Number(wanted.get(name)) / 1000);
+  const filled = (expr) => expr.replace(/\$(\w+)/g, (_, name) => wanted.get(`var-${name}`) ?? '');
+  window.regions = await Promise.all(
+    page.annotations.list.filter((each) => each.enable).map(async (each) => ({
+      colour: each.iconColor, spans: await regions(filled(each.expr), start, end, parseInt(each.step, 10)),
+    })),
+  );
   const high = Math.max(...page.panels.map((p) => p.gridPos.y + p.gridPos.h)) * 38 + 8;
   const scene = new scenes.EmbeddedScene({
     $timeRange: new scenes.SceneTimeRange({ from: time('from'), to: time('to'), timeZone: 'utc' }),

@@ -5,7 +5,7 @@ import { sceneUtils } from '@grafana/scenes';
 import { BigValue, TimeSeries, useTheme2 } from '@grafana/ui';
 import { TableNG } from '@grafana/ui/unstable';
 import { setting } from './grafana.js';
-import { HeatMap, Timeline } from './standins.jsx';
+import { HeatMap, Timeline, mark } from './standins.jsx';
 
 const DRAWING = [
   'drawStyle', 'lineWidth', 'fillOpacity', 'lineInterpolation', 'showPoints', 'pointSize', 'spanNulls', 'axisPlacement', 'thresholdsStyle', 'gradientMode',
@@ -28,7 +28,9 @@ const Lines = (props) =>
       height={props.height}
       legend={{ calcs: [], placement: 'bottom', ...props.options.legend }}
       options={props.options}
-    />
+    >
+      {mark}
+    </TimeSeries>
   ) : (
     <Nothing {...props} />
   );

@@ -42,6 +42,21 @@ function grid(values, start, end, step) {
   return [times.map((time) => time * 1000), times.map((time) => at.get(time) ?? null)];
 }
 
+// Spans in which an annotation's query has a series above its comparison, as the regions that Grafana makes of them.
+export async function regions(expr, start, end, step) {
+  const data = await call('query_range', { query: expr, start, end, step });
+  asked.push({ expr, series: data.result.length });
+  return data.result.flatMap(({ values }) => {
+    const found = [];
+    for (const [time] of values) {
+      const last = found[found.length - 1];
+      if (last && time - last.end <= step) last.end = time;
+      else found.push({ start: time, end: time });
+    }
+    return found;
+  });
+}
+
 class Prometheus extends scenes.RuntimeDataSource {
   async query(request) {
     const step = Math.max(SCRAPE, Math.ceil(request.intervalMs / 1000));

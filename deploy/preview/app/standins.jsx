@@ -1,4 +1,4 @@
-// Heat maps and timelines are in Grafana's application and in no package. These stand in for them, and each says so in its corner: the data, the
+// Heat maps, timelines and marked regions are in Grafana's application and in no package. These stand in for them, and each says so in its corner: the data, the
 // colours, the order of the rows and the ends of the scale are as Grafana has them; spacing, axes and tooltips are not.
 import React, { useEffect, useRef } from 'react';
 import { formattedValueToString, getDisplayProcessor, getFieldDisplayName, outerJoinDataFrames } from '@grafana/data';
@@ -23,6 +23,28 @@ function Times({ range, width }) {
   return ticks.map((at) => (
     <span key={at} style={{ position: 'absolute', left: AXIS.left + ((at - from) / (to - from)) * width - 14, bottom: 0, fontSize: 11 }}>{clock(at)}</span>
   ));
+}
+
+// Regions of annotations behind the lines of a chart: {start, end} in seconds. A hook of the chart's own builder, added once.
+const marked = new WeakSet();
+export function mark(builder) {
+  if (marked.has(builder)) return null;
+  marked.add(builder);
+  builder.addHook('drawClear', (plot) => {
+    for (const { spans, colour } of window.regions ?? []) {
+      for (const { start, end } of spans) {
+        const [left, right] = [start, end].map((time) => plot.valToPos(time * 1000, 'x', true));
+        const from = Math.max(left, plot.bbox.left);
+        const wide = Math.min(right, plot.bbox.left + plot.bbox.width) - from;
+        if (wide <= 0) continue;
+        plot.ctx.fillStyle = `${colour}22`;
+        plot.ctx.fillRect(from, plot.bbox.top, wide, plot.bbox.height);
+        plot.ctx.fillStyle = colour;
+        plot.ctx.fillRect(from, plot.bbox.top + plot.bbox.height, wide, 4);
+      }
+    }
+  });
+  return null;
 }
 
 export function HeatMap({ data, options, width, height, timeRange }) {
