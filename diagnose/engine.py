@@ -119,7 +119,8 @@ def _adjudicate(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Ou
         if f.finding.share.mid >= SIGNIFICANT or f.finding.share.low >= CERTAIN
     )
     blamed = {first.rule.klass, *(v.klass for v in also)}
-    return _verdict(first, kind, lost, _ruled_out(case, rules, outcomes, blamed), missing, also)
+    open_cause = first.rule.klass is Class.INSUFFICIENT
+    return _verdict(first, kind, lost, _ruled_out(case, rules, outcomes, blamed, open_cause=open_cause), missing, also)
 
 
 def _severity(found: _Found) -> Severity:
@@ -189,7 +190,7 @@ def _nothing_found(
         severity=Severity.NOTE,
         share=None,
         lost_time=lost,
-        ruled_out=_ruled_out(case, rules, outcomes, set()),
+        ruled_out=_ruled_out(case, rules, outcomes, set(), open_cause=_unexplained(case, lost)),
         missing=missing,
     )
 
@@ -214,11 +215,17 @@ def _why_insufficient(case: Case, silent: Mapping[str, NoData], lost: LostTime) 
     return "nothing found, but not everything could be looked at: " + "; ".join(f"{why} ({', '.join(ids)})" for why, ids in reasons.items())
 
 
-def _ruled_out(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Outcome], blamed: set[Class]) -> tuple[RuledOut, ...]:
-    """Each class outside the verdict whose every rule that had a source looked and found nothing, with its rules' reasons."""
+def _ruled_out(
+    case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Outcome], blamed: set[Class], *, open_cause: bool = False
+) -> tuple[RuledOut, ...]:
+    """Each class outside the verdict whose every rule that had a source looked and found nothing, with its rules' reasons. With an
+    `open_cause` time is lost and nobody knows to what: then a rule without a source leaves its class open, as a card that was not read
+    may be the very cause."""
     out = []
     for klass in blind.BLAMED:
-        said = [outcomes[rule_id] for rule_id, rule in rules.items() if rule.klass is klass and not blind.unread(case, rule)]
+        said = [
+            outcomes[rule_id] for rule_id, rule in rules.items() if rule.klass is klass and (open_cause or not blind.unread(case, rule))
+        ]
         reasons = dict.fromkeys(o.why for o in said if isinstance(o, Healthy))  # rules of one class often share a reason
         if klass not in blamed and said and len(said) == sum(isinstance(o, Healthy) for o in said):
             out.append(RuledOut(klass, "; ".join(reasons)))

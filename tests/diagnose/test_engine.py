@@ -270,3 +270,15 @@ def test_a_rise_too_small_to_blame_is_told_with_its_figure(plant):
     assert f"{plant().step_time * 1e3:.1f} ms" in note
     said = float(re.search(r"([\d.]+)%", note)[1])  # type: ignore[index]
     assert said == pytest.approx(100 * 0.05 / 1.05, abs=1.0)
+
+
+def test_a_slow_group_without_a_cause_does_not_rule_out_what_was_not_read(plant):
+    """A hot card lengthens everybody's steps and shows in no wait. While no card is read, single-point stays open; with cards read that
+    show nothing it is ruled out. Load, of which all was read, is ruled out in both."""
+    past = plant().window()
+    unread = diagnose(plant(group=1.3).window(), past).verdict
+    assert unread.cause == "whole_group_slow"
+    assert {r.klass for r in unread.ruled_out} == {Class.LOAD}
+    read = diagnose(plant(group=1.3, cards=True).window(), plant(cards=True).window()).verdict
+    assert read.cause == "whole_group_slow"
+    assert {r.klass for r in read.ruled_out} == {Class.LOAD, Class.SINGLE_POINT}
