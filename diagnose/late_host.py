@@ -118,7 +118,7 @@ def late_host(case: Case, limit: Limits) -> LateHost | Healthy | NoData:
         return Healthy(_calm(waits, cost, clear=clear))
     row = waits.late[0]
     kept = starvation.kept(case)
-    if kept and not set(kept) & set(waits.late) and max(why.share for why in kept.values()) >= cost.mid:
+    if kept and not set(waits.late) <= set(kept) and max(why.share for why in kept.values()) >= cost.mid:
         late, held = (name_ranks(case.rank_ids(tuple(rows))) for rows in (waits.late, kept))
         # a process that is kept from running wakes late from its own wait too, and counts that as waiting
         return Healthy(f"the waits point at {late}, but hold the delay of {held}, which the kernel keeps from running for longer than that")

@@ -59,8 +59,9 @@ def faults(acted: Sequence[Acted], incidents: Sequence[dict[str, Any]], told: Se
     """For each fault the incidents that were there because of it; then those that nothing explains."""
     explained: set[str] = set()
     print(f"faults {len(acted)}, incidents {len(incidents)}, of which {sum(bool(i['confirmed']) for i in incidents)} confirmed")
-    for fault in acted:
-        its = [i for i in incidents if fault.start <= _unix(i["opened"]) <= fault.end + AFTER]
+    nexts = [*(fault.start for fault in acted[1:]), float("inf")]
+    for fault, following in zip(acted, nexts, strict=True):
+        its = [i for i in incidents if fault.start <= _unix(i["opened"]) < min(fault.end + AFTER, following)]
         named = [i for i in its if i["cause"] == fault.fault]
         explained |= {i["id"] for i in named}
         lasted = fault.end - fault.start
@@ -71,7 +72,8 @@ def faults(acted: Sequence[Acted], incidents: Sequence[dict[str, Any]], told: Se
     loud = sum(any(t.incident == i["id"] for t in told) for i in strange)
     print(f"incidents that bear no fault's name: {len(strange)}, of which told {loud}")
     for i in strange:
-        print("    " + _line(i, min((f.start for f in acted if f.start <= _unix(i["opened"])), default=0.0), told))
+        onset = max((f.start for f in acted if f.start <= _unix(i["opened"])), default=_unix(i["opened"]))
+        print("    " + _line(i, onset, told))
 
 
 def _line(i: dict[str, Any], onset: float, told: Sequence[Told]) -> str:
