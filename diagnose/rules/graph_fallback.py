@@ -55,7 +55,7 @@ def graph_fallback(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     share = _bounded(case.excess.share) if priced and case.excess else Share(0.0, 0.0, 0.0)  # only the past says what launching costs here
     lost = case.baseline is not None and graphs.lost(window, case.baseline)
     # graphs lost since the past cost what is left open: the price of a launch is no part of the past's, and prompts may have hidden it
-    if priced and (share.high <= 0.0 if lost else share.mid < limit.share):
+    if priced and not lost and share.mid < limit.share:
         return Healthy(f"{eager:.0%} of decode passes ran without a graph, at no cost in step time")
     return Finding(
         ranks=(),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collector import promql, signals
-from diagnose import acceptance, lockstep
+from diagnose import acceptance, graphs, lockstep
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity, Share
 from diagnose.rules import Limits, Threshold, rule
@@ -40,6 +40,8 @@ def speculation_skew(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     window = case.window
     if case.prefills:
         return Healthy("a prefill server decodes nothing, so nothing is drafted")
+    if window.has(signals.EAGER_STEPS, signals.GRAPH_STEPS) and graphs.eager_share(window) is None:
+        return Healthy("no rank decoded in a step: nothing was drafted")
     if missing := window.missing(*NEEDS):
         return NoData(missing, "how many tokens a request gets from a step was not observed")
     if not acceptance.speculates(window):
