@@ -7,6 +7,7 @@ without a past a price is not known, only bounds of it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,10 +36,10 @@ class _Price:
     alone: bool  # nothing else is there that may have cost it too
 
 
-def fresh(case: Case, kind: Kind, limit: Limits) -> list[Sign]:
+def fresh(case: Case, kind: Kind) -> list[Sign]:
     """Signs that can explain a rise over the past: not harmless, and not there in the past already."""
-    old = {sign.identity: sign for sign in kind.find(case.baseline, limit)} if case.baseline is not None else {}
-    return [sign for sign in kind.find(case.window, limit) if not sign.harmless and not _same(sign, old.get(sign.identity))]
+    old = {sign.identity: sign for sign in kind.find(case.baseline)} if case.baseline is not None else {}
+    return [sign for sign in kind.find(case.window) if not sign.harmless and not _same(sign, old.get(sign.identity))]
 
 
 WORSE = 0.8
@@ -56,7 +57,7 @@ def _same(sign: Sign, before: Sign | None) -> bool:
 
 def suspects(case: Case) -> tuple[int, ...]:
     """Ranks whose cards give a sign that can explain a rise over the past."""
-    rows = {sign.row for kind in KINDS for sign in fresh(case, kind, Limits(kind.thresholds))}
+    rows = {sign.row for kind in KINDS for sign in fresh(case, kind)}
     return case.rank_ids(tuple(sorted(rows)))
 
 
@@ -70,13 +71,13 @@ def judge(
     weakened = window.missing(*needs)
     if len(weakened) == len(needs):
         return NoData(needs, "no card of the ranks was read")
-    every = kind.find(window, limit)
+    every = kind.find(window)
     if not every:
         settled = case.excess is not None and case.excess.share.mid < limit.share  # then no card costs anything, whatever it would say
         return Healthy(calm) if one_clears or settled or not weakened else NoData(weakened, _PARTLY)
     if not case.long_enough:
         return NoData((), "the window is too short to show that a card stays slow")
-    new = fresh(case, kind, limit)
+    new = fresh(case, kind)
     if not new:
         return _costless(every, "and slows nothing" if all(sign.harmless for sign in every) else "as it did in the healthy past")
     price = _price(case, kind)
@@ -105,7 +106,7 @@ def _price(case: Case, kind: Kind) -> _Price | None:
         return None
     share = _bounded(case.excess.share)
     fallen = case.balancedness_before is not None and case.balancedness is not None and case.balancedness_before - case.balancedness > FELL
-    others = any(fresh(case, other, Limits(other.thresholds)) for other in KINDS if other is not kind)
+    others = any(fresh(case, other) for other in KINDS if other is not kind)
     if not (fallen or graphs.lost(case.window, case.baseline) or others):
         return _Price(share.mid, share, True)
     return _Price(share.mid, Share(share.mid / 2, 0.0, share.high), False)
@@ -126,7 +127,7 @@ def _unpriced(case: Case, signs: list[Sign], weakened: tuple[str, ...]) -> Findi
     )
 
 
-def _costless(signs: list[Sign], why: str) -> Healthy:
+def _costless(signs: Sequence[Sign], why: str) -> Healthy:
     """Signs that nobody need be woken for: said, with their numbers, and blamed for nothing."""
     return Healthy("; ".join(dict.fromkeys(sign.evidence.what for sign in signs[:4])) + f", {why}", _evidence(signs))
 
@@ -144,7 +145,7 @@ def _summary(case: Case, signs: list[Sign]) -> str:
     return f"the cards of ranks {', '.join(map(str, names))} show faults, that of rank {case.window.ranks[signs[0].row]} {words}"
 
 
-def _evidence(signs: list[Sign]) -> tuple[Evidence, ...]:
+def _evidence(signs: Sequence[Sign]) -> tuple[Evidence, ...]:
     return tuple(sign.evidence for sign in signs[:8])
 
 

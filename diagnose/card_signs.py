@@ -13,7 +13,7 @@ from types import MappingProxyType
 import numpy as np
 
 from collector import promql, signals
-from collector.model import FloatArray, Window
+from collector.model import FloatArray, Window, once_a_window
 from diagnose import freshness, lockstep
 from diagnose.model import Evidence
 from diagnose.rules import Limits, Threshold
@@ -84,8 +84,10 @@ class Sign:
         return of.rank, of.signal, of.observed if of.signal == signals.CARD_XID else 0.0
 
 
-def throttle(window: Window, limit: Limits) -> list[Sign]:
+@once_a_window
+def throttle(window: Window) -> tuple[Sign, ...]:
     """Cards that run slower than their peers, with the reason where it is reported, and cards with a reason that slows nothing."""
+    limit = Limits(THROTTLE)
     clock, usual = _clocks(window)
     out: list[Sign] = []
     for row, rank in enumerate(window.ranks):
@@ -112,7 +114,7 @@ def throttle(window: Window, limit: Limits) -> list[Sign]:
             what = f"rank {rank}'s card {why} for {share:.0%} of the window"
             evidence = Evidence(name, what, share, 0.0, "of the window", rank, limit.active, promql.CARD_REASONS)
             out.append(Sign(row, evidence, why, harmless=bool(clock[row] >= limit.clock * usual[row])))
-    return out
+    return tuple(out)
 
 
 def _clocks(window: Window) -> tuple[FloatArray, FloatArray]:
@@ -137,8 +139,10 @@ def _reason(window: Window, row: int, limit: Limits) -> tuple[str, float, str] |
     return None
 
 
-def memory(window: Window, limit: Limits) -> list[Sign]:
+@once_a_window
+def memory(window: Window) -> tuple[Sign, ...]:
     """Cards whose memory fails, is slow, or is too hot, and cards with an XID of memory or of the card as a whole."""
+    limit = Limits(MEMORY)
     out = [*_xids(window, link=False)]
     out += _rising(window, signals.CARD_UNCORRECTED, _once(window), "errors/s", "has uncorrected memory errors", promql.CARD_UNCORRECTED)
     out += _rising(window, signals.CARD_CORRECTED, limit.corrected, "errors/s", "corrects memory errors without end", promql.CARD_CORRECTED)
@@ -146,9 +150,7 @@ def memory(window: Window, limit: Limits) -> list[Sign]:
     failed = freshness.last(window.get(signals.CARD_REMAP_FAILED))
     heat, clock = window.mean(signals.CARD_MEMORY_TEMPERATURE), window.mean(signals.CARD_MEMORY_CLOCK)
     usual = lockstep.peers_median(clock)
-    too_hot = {
-        sign.row for sign in throttle(window, Limits(THROTTLE)) if not sign.harmless
-    }  # heat slows the whole card then: gpu_throttled
+    too_hot = {sign.row for sign in throttle(window) if not sign.harmless}  # heat slows the whole card then: gpu_throttled
     for row, rank in enumerate(window.ranks):
         if failed[row] > 0:
             what = f"rank {rank}'s card could not replace a bad memory row"
@@ -167,11 +169,13 @@ def memory(window: Window, limit: Limits) -> list[Sign]:
                 signals.CARD_MEMORY_TEMPERATURE, what, float(heat[row]), None, "C", rank, limit.hot, promql.CARD_MEMORY_TEMPERATURE
             )
             out.append(Sign(row, evidence, "has memory that is too hot"))
-    return out
+    return tuple(out)
 
 
-def link(window: Window, limit: Limits) -> list[Sign]:
+@once_a_window
+def link(window: Window) -> tuple[Sign, ...]:
     """Cards whose NVLinks or PCIe lanes count errors that their peers' do not, or that have fewer lanes."""
+    limit = Limits(LINK)
     out = [*_xids(window, link=True)]
     out += _rising(window, signals.CARD_LINK_ERRORS, limit.errors, "errors/s", "has NVLink errors without end", promql.CARD_LINK_ERRORS)
     out += _rising(window, signals.CARD_PCIE_REPLAYS, limit.errors, "replays/s", "repeats PCIe packets", promql.CARD_PCIE_REPLAYS)
@@ -184,7 +188,7 @@ def link(window: Window, limit: Limits) -> list[Sign]:
                 signals.CARD_PCIE_WIDTH, what, float(width[row]), float(usual[row]), "lanes", rank, None, promql.CARD_PCIE_WIDTH
             )
             out.append(Sign(row, evidence, "lacks PCIe lanes", dated=False))
-    return out
+    return tuple(out)
 
 
 def _once(window: Window) -> float:
@@ -240,7 +244,7 @@ class Kind:
     """One way for a card to be at fault."""
 
     rule: str
-    find: Callable[[Window, Limits], list[Sign]]
+    find: Callable[[Window], tuple[Sign, ...]]
     thresholds: Mapping[str, Threshold]
 
 

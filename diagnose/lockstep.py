@@ -130,19 +130,20 @@ def nanmedian(values: FloatArray) -> FloatArray:
 
 def peers_median(values: FloatArray) -> FloatArray:
     """(R,) for each rank the median of the *other* observed ranks: a mean that includes the slow rank would hide it."""
-    seen = np.isfinite(values)
-    order = np.argsort(np.where(seen, values, np.inf), kind="stable")
-    count = int(seen.sum())
-    ordered = values[order]
-    place = np.empty(len(values), dtype=np.intp)  # where each value stands; unobserved ranks stand behind all others
-    place[order] = np.arange(len(values))
-    others = np.where(seen, count - 1, count)
-    low, high = (others - 1) // 2, others // 2
-    # without the one at `place`, what stands behind it moves up by one
-    low, high = low + (low >= place), high + (high >= place)
-    some = others > 0
-    limit = len(values) - 1
-    return np.where(some, (ordered[np.clip(low, 0, limit)] + ordered[np.clip(high, 0, limit)]) / 2, np.nan)
+    known = np.sort(values[np.isfinite(values)])
+    count, half = len(known), (len(known) - 1) // 2
+    if count == 0:
+        return np.full(len(values), np.nan)
+    below, middle = float(known[max(half - 1, 0)]), float(known[half])
+    above = float(known[half + 1]) if half + 1 < count else middle
+    # what is taken out stands before, at or behind the middle; where values are equal it makes no difference which of them it was
+    if count == 1:
+        peers = np.full(len(values), np.nan)
+    elif count % 2 == 0:
+        peers = np.where(values <= middle, above, middle)
+    else:
+        peers = np.where(values < middle, (middle + above) / 2, np.where(values > middle, (below + middle) / 2, (below + above) / 2))
+    return peers if count == len(values) else np.where(np.isfinite(values), peers, middle if count % 2 else (middle + above) / 2)
 
 
 def over_peers(values: FloatArray) -> FloatArray:

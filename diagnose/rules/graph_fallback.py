@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from collector import promql, signals
-from diagnose import attribution, graphs
+from diagnose import attribution, change, graphs
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity, Share
 from diagnose.rules import Limits, Threshold, rule
@@ -50,6 +50,8 @@ def graph_fallback(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return NoData((), "the window is too short to show that graphs stay lost")
     if eager - touched < limit.unexplained:
         return Healthy(f"{eager:.0%} of decode passes ran without a graph; prefill touches {touched:.0%} of the steps")
+    if not _still(case, limit):
+        return Healthy("decode passes ran without a graph earlier in the window; by its end prefill explains those that do")
     # a past whose steps were far too long for what this load needs measures no launch time
     priced = case.excess is not None and case.excess.share.mid >= -attribution.DRIFT
     share = _bounded(case.excess.share) if priced and case.excess else Share(0.0, 0.0, 0.0)  # only the past says what launching costs here
@@ -75,6 +77,15 @@ def graph_fallback(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         ),
         would_tell="the batch size of each rank against the captured sizes in its start-up log: the rank above them votes no",
     )
+
+
+def _still(case: Case, limit: Limits) -> bool:
+    """Whether the last third of the window shows it too, if by half as much: between two scrapes that are far apart a group may fall idle,
+    and then passes of the time before stand beside steps of the time after."""
+    count = len(case.window.edges) - 1
+    end = change.columns(case.window, 2 * count // 3, count)
+    eager, touched = graphs.eager_share(end), graphs.prefill_expected(end)
+    return eager is None or touched is None or eager - touched >= limit.unexplained / 2
 
 
 def _bounded(share: Share) -> Share:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collector import signals
-from diagnose import freshness, lockstep
+from diagnose import blocks, freshness, lockstep
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity, Share
 from diagnose.rules import Limits, Threshold, rule
 
 if TYPE_CHECKING:
+    from collector.model import Window
     from diagnose.case import Case
 
 
@@ -38,7 +39,7 @@ def stale_ledger(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     if missing := window.missing(signals.SNAPSHOT_AGE, signals.STEPS_ACTIVE):
         return NoData(missing, "whether snapshots keep up with the steps was not observed")
     age = freshness.last(window.get(signals.SNAPSHOT_AGE))
-    least = max(limit.age, limit.steps / (lockstep.group_rate(window) or np.inf))
+    least = max(limit.age, limit.steps / _slowest(window))
     stale = np.isfinite(age) & (age > least) & (freshness.stepping(window, age) > limit.stood)
     if not stale.any():
         return Healthy("no rank's load snapshots have stopped while it steps")
@@ -64,3 +65,11 @@ def stale_ledger(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         ),
         would_tell="requests dealt to that rank against its peers: with load-aware routing they drift apart",
     )
+
+
+def _slowest(window: Window) -> float:
+    """Steps per second of the group in the slowest of the window's blocks in which it stepped; infinite without steps: prompts and faults
+    come and go within a window, and a snapshot spans the steps of its own time."""
+    steps = blocks.means(window, signals.STEPS_ACTIVE) + np.nan_to_num(blocks.means(window, signals.STEPS_IDLE))
+    rates = lockstep.nanmedian(steps)
+    return float(np.min(rates, where=np.nan_to_num(rates) > lockstep.LEAST_RATE, initial=np.inf))

@@ -29,7 +29,9 @@ def bench(server_binary, tmp_path):
         (tmp_path / "test.yaml").write_text(
             json.dumps({"rule_files": ["slowrank.rules.yaml"], "evaluation_interval": "15s", "tests": groups})
         )
-        done = subprocess.run([binary, "test", "rules", "test.yaml"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            [binary, "test", "rules", "test.yaml"], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
+        )
         assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
 
     return run

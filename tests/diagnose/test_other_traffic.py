@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from collector import signals
-from diagnose import lockstep, lone_prefill, prefill_drag
+from diagnose import graphs, lockstep, lone_prefill, prefill_drag
 from diagnose.case import Case
 from diagnose.engine import diagnose
 from diagnose.model import Class, Finding, Healthy, NoData, Share
@@ -51,6 +51,32 @@ def test_snapshots_are_stale_by_the_steps_that_they_span(plant):
     slow = plant(frozen={6: 11.0}, group=14.5)
     assert slow.step_time * 20 == pytest.approx(11.0, rel=0.05)
     assert isinstance(outcome(slow.window(), None, "stale_ledger"), Healthy)
+
+
+def test_snapshots_are_stale_by_the_slowest_pace_of_steps(plant):
+    """Steps of 37 ms for most of the window and of 0.54 s at its end: a snapshot 11 s old may span 20 of those."""
+    window = plant(frozen={6: 11.0}).window()
+    names = (signals.STEPS_ACTIVE, signals.STEPS_IDLE)
+    slower = np.ones(len(window.edges) - 1)
+    slower[-4:] = 1 / 14.5
+    assert isinstance(outcome(times(window, **dict.fromkeys(names, slower)), None, "stale_ledger"), Healthy)
+
+
+def test_graphs_lost_to_prompts_before_the_ranks_fell_idle_are_not_lost(plant):
+    """For a quarter of the window each of eight ranks prefills in 0.3 of its steps, so 1 - .7^8 = 94 % of decode passes run eagerly; then
+    seven ranks only step along and prompts have ended. What passes there were, prompts touched."""
+    window = plant().window()
+    columns = len(window.edges) - 1
+    busy = np.arange(columns) < columns // 4
+    rate = np.full((8, columns), 25.0)
+    active = np.where(busy, rate, np.where(np.arange(8)[:, None] == 0, rate, 0.0))
+    passes = np.where(busy, 0.7 * rate, active)
+    eager = np.where(busy, (1 - 0.7**8) * passes, 0.0)
+    values = {**window.values, signals.STEPS_ACTIVE: active, signals.STEPS_IDLE: rate - active}
+    mixed = replace(window, values={**values, signals.EAGER_STEPS: eager, signals.GRAPH_STEPS: passes - eager})
+    assert graphs.eager_share(mixed) == pytest.approx(1 - 0.7**8)
+    assert graphs.prefill_expected(mixed) == pytest.approx(1 - 0.7**8)
+    assert isinstance(outcome(mixed, plant().window(), "graph_fallback"), Healthy)
 
 
 def test_contexts_that_push_requests_out_are_a_full_pool(plant):
