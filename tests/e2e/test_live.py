@@ -21,7 +21,6 @@ pytestmark = pytest.mark.cluster
 
 FAULTS = (
     ("request_count_skew", 6, Class.LOAD, (6,)),
-    ("slow_rank", 3, Class.SINGLE_POINT, (3,)),
     ("whole_group_slow", None, Class.INSUFFICIENT, ()),
     ("stuck_rank", 4, Class.SINGLE_POINT, ()),
 )
