@@ -49,7 +49,7 @@ class PagerDuty:
                 "source": safe(n.engine, 255) or "slowrank",
                 "severity": _SEVERITY[n.severity],
                 "timestamp": rfc3339(n.started),
-                "component": n.cause,
+                "component": safe(n.cause, 80),
                 "class": n.klass.value,
                 "custom_details": details(n),
             },

@@ -44,7 +44,7 @@ def details(notification: Notification) -> dict[str, str]:
     said = {
         "summary": title(n),
         "description": body(n),
-        "cause": n.cause,
+        "cause": safe(n.cause, 80),
         "ranks": ",".join(map(str, n.ranks)),
         "confidence": f"{n.confidence:.2f}",
         "remedy": prose(n.remedy, 1000),

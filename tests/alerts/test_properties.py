@@ -54,6 +54,7 @@ def test_slacks_escape_loses_nothing_but_the_end(text, limit):
 
 
 @given(anything, anything, anything, anything)
+@example("", "\ud800", "", "")
 def test_any_text_makes_a_message_for_every_receiver(engine, cause, summary, update):
     """UTF-8 that can be sent, with nothing that a terminal or a browser would obey, and a title that fits."""
     notice = replace(PLAIN, engine=engine, cause=cause, first_cause=cause, summary=summary, update=update)
