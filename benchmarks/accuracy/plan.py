@@ -1,6 +1,6 @@
 """Which labelled runs are made: every fault there is, at several severities, seeds and kinds of traffic. Pure.
 
-Limits of the rules were chosen on seeds 0 to 21 and the `chat` preset. Test runs take seeds from 100 on and every preset.
+Limits of the rules were chosen on seeds 0 to 21, most of them with the `chat` preset. Test runs take seeds from 100 on and every preset.
 """
 
 from __future__ import annotations
