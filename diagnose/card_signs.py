@@ -6,7 +6,7 @@ diagnose/card_blame.py holds them against the group's step time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -245,7 +245,6 @@ class Kind:
 
     rule: str
     find: Callable[[Window], tuple[Sign, ...]]
-    thresholds: Mapping[str, Threshold]
 
 
-KINDS = (Kind("gpu_throttled", throttle, THROTTLE), Kind("gpu_degraded", memory, MEMORY), Kind("link_degraded", link, LINK))
+KINDS = (Kind("gpu_throttled", throttle), Kind("gpu_degraded", memory), Kind("link_degraded", link))

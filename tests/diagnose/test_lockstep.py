@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from collector import signals
 from collector.model import Engine, Window
@@ -88,3 +92,12 @@ def test_peers_are_the_others():
     """The peers' median leaves the rank itself out and skips unobserved ranks."""
     values = np.array([1.0, 2.0, 3.0, np.nan, 100.0])
     assert lockstep.peers_median(values).tolist() == [3.0, 3.0, 2.0, 2.5, 2.0]
+
+
+@given(st.lists(st.one_of(st.just(math.nan), st.integers(0, 4).map(float), st.floats(0, 1e6)), min_size=1, max_size=12))
+def test_the_median_of_the_others_is_that_of_the_list_without_one(values):
+    """For each rank what the standard library makes of the others that were observed; NaN without any. Equal values among them."""
+    found = lockstep.peers_median(np.array(values))
+    for rank, one in enumerate(found):
+        others = [v for k, v in enumerate(values) if k != rank and not math.isnan(v)]
+        assert one == pytest.approx(statistics.median(others)) if others else math.isnan(one)
