@@ -103,7 +103,7 @@ class Engine:
             gained = [0] * len(self.ranks)
             for rank, batch in self._asked:
                 gained[rank.number] = sum(batch.gains)
-            diary.gained.append(gained)
+            diary.gained += gained
         was_flying, was_launched = self._flying, self._launched
         diary.base.append(self._base)
         self._launch(diary, row, tokens, pairs, extending)
@@ -146,7 +146,7 @@ class Engine:
         base, steps = self._base, self._steps
         while row < last and base < until:
             diary.base.append(base)
-            diary.pairs.append(pairs)
+            diary.pairs += pairs
             seconds, level = decode(total, max(pairs), graph=graph)
             pairs = list(map(add, pairs, rows))
             launched = base + ready[row]
@@ -166,7 +166,7 @@ class Engine:
             results.publish_due(diary, row, base)
             row += 1
         plan.pairs = pairs
-        diary.tokens += [rows] * (row - first)
+        diary.tokens += rows * (row - first)
         diary.graph += [graph] * (row - first)
         self._loop += row - first
         self._base, self._steps, self._ready = base, steps, launched
@@ -207,8 +207,8 @@ class Engine:
         return flying
 
     def _launch(self, diary: Diary, row: int, tokens: list[int], pairs: list[int], extending: list[int]) -> None:
-        diary.tokens.append(tokens)
-        diary.pairs.append(pairs)
+        diary.tokens += tokens
+        diary.pairs += pairs
         graph = not extending and max(tokens) <= self._graph_rows and self._graphs
         if self._width > 1:
             tokens = [n if r in extending else n * self._width for r, n in enumerate(tokens)]

@@ -20,8 +20,9 @@ from workload.virtual_time.control import VirtualControl
 from workload.virtual_time.engine import Engine
 from workload.virtual_time.frontend import Frontend, VirtualLoop
 from workload.virtual_time.hosts import Array
-from workload.virtual_time.ledger import Ledger, Snapshot
+from workload.virtual_time.ledger import Ledger
 from workload.virtual_time.recording import START
+from workload.virtual_time.snapshots import Snapshot
 
 LOADS_EVERY = 1.0  # seconds between two scrapes, as the collector's own
 METRICS_EVERY = 5.0

@@ -1,0 +1,98 @@
+"""Which load snapshots a scrape shows, with what the reporter knows beside the schedulers: decode moments and throughput."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+
+import msgspec
+import numpy as np
+
+from workload.reporter import GAP_LIMIT, LOG_EVERY
+from workload.virtual_time.block import Launched, generated
+from workload.virtual_time.diary import Diary, Published
+from workload.virtual_time.hosts import Array
+
+_AT = attrgetter("at")
+
+
+class Snapshot(msgspec.Struct, frozen=True, gc=False):
+    """A rank's published load, with what the reporter knows beside its scheduler."""
+
+    known: Published
+    throughput: float
+    moments: tuple[float, ...]  # see `LoadSnapshot.decode_moments`
+
+
+class Snapshots:
+    """`loads(at, snapshots)` hears of each scrape: what each rank had published last, in a list that goes on being written to."""
+
+    def __init__(self, ranks: int, loads: Callable[[float, list[Snapshot]], None]) -> None:
+        self._ranks = ranks
+        self._loads = loads
+        self._shown: list[Snapshot] = []
+        self._moments: Array = np.zeros((6, ranks))
+        self._decodes = np.zeros(ranks, dtype=int)
+        self._generated = np.zeros(ranks, dtype=int)
+        self._logged = [(0.0, 0)] * ranks  # each rank's last log: when, and its generated tokens until then
+        self._throughput = [0.0] * ranks
+
+    def begin(self, diary: Diary) -> None:
+        """Takes what the first block begins with, which stays if no loop ever ends."""
+        if not self._shown:
+            self._shown = [Snapshot(first, 0.0, (0.0,) * 6) for first in diary.published[: self._ranks]]
+
+    def show(self, at: float) -> None:
+        self._loads(at, self._shown)
+
+    def add(self, diary: Diary, ends: Array, both: Launched, scrapes: Sequence[float]) -> None:
+        """Takes a block, and shows at each of `scrapes` the last snapshot of every rank; only what is shown is completed."""
+        moments = _moments(both) + self._moments[:, :, None]
+        self._moments = moments[:, :, -1]
+        logs = self._logs(diary, ends, both)
+        published = diary.published
+        given = 0
+        for at in scrapes:
+            upto = bisect_right(published, at, lo=given, key=_AT)
+            self._complete(published[given:upto], moments, logs)
+            given = upto
+            self.show(at)
+        self._complete(published[given:], moments, logs)
+
+    def _complete(self, published: list[Published], moments: Array, logs: list[tuple[list[int], list[float]]]) -> None:
+        """Completes the last snapshot of each rank."""
+        fresh = {known.rank: known for known in published}
+        ranks, rows = [*fresh], [known.row for known in fresh.values()]
+        for known, sums in zip(fresh.values(), moments[:, ranks, rows].T.tolist(), strict=True):
+            changes, values = logs[known.rank]
+            self._shown[known.rank] = Snapshot(known, values[bisect_right(changes, known.row)], tuple(sums))
+
+    def _logs(self, diary: Diary, ends: Array, both: Launched) -> list[tuple[list[int], list[float]]]:
+        """Per rank the loops in which its throughput changes, and the values between them: one more than loops."""
+        was = both.results
+        counts = self._decodes[:, None] + was.decode.cumsum(axis=1)
+        made = self._generated[:, None] + generated(was, diary).cumsum(axis=1)
+        logs = []
+        for r in range(self._ranks):
+            first = (self._decodes[r] // LOG_EVERY + 1) * LOG_EVERY
+            rows = np.searchsorted(counts[r], np.arange(first, counts[r, -1] + 1, LOG_EVERY))
+            values = [self._throughput[r]]
+            for end, tokens in zip(ends[rows].tolist(), made[r, rows].tolist(), strict=True):
+                since, before = self._logged[r]
+                values.append((tokens - before) / (end - since))
+                self._logged[r] = end, tokens
+            self._throughput[r] = values[-1]
+            logs.append((rows.tolist(), values))
+        self._decodes, self._generated = counts[:, -1], made[:, -1]
+        return logs
+
+
+def _moments(both: Launched) -> Array:
+    """Running sums over contiguous decode launches: n, b, t, b*b, b*t, g; t in microseconds. Moments x ranks x loops."""
+    decode = both.decode
+    gaps = np.ascontiguousarray(np.diff(both.at, axis=0).T) * 1e6
+    on = decode[:, 1:] & decode[:, :-1] & (gaps < GAP_LIMIT * 1e6)
+    b, t = both.tokens[:, 1:] * on, gaps * on
+    g = b if both.gains is both.tokens else both.gains[:, 1:] * on
+    return np.stack([table.cumsum(axis=1) for table in (on, b, t, b * b, b * t, g)])
