@@ -108,8 +108,10 @@ class Stretches:
         return found
 
     def histogram(self, places: Whole, of: Mask, width: int) -> Array:
-        """How many of `places`, loops x columns, are 0, at most 1, ... at most `width` - 1, in the loops `of` the mask. Stretches x columns x
-        width."""
+        """How many of `places`, loops x columns, are 0, at most 1, and so on up to `width` - 1, in the loops `of` the mask.
+
+        Stretches x columns x width.
+        """
         columns = places.shape[1]
         apart = (self.number[:, None] * columns + np.arange(columns)) * width + places
         counted = np.bincount(apart[of].ravel(), minlength=len(self) * columns * width)
@@ -171,8 +173,8 @@ def imbalance(tokens: Whole) -> Array:
     return ratio
 
 
-def observed(was: Launched, diary: Diary, forward: str) -> dict[str, Array]:
-    """What is measured of results, by column: loops x ranks, or x 1. `forward`: what a decode's forward is called."""
+def observed(was: Launched, diary: Diary, ratio: Array, forward: str) -> dict[str, Array]:
+    """What is measured of results, by column: loops x ranks, or x 1. `ratio`: the `imbalance`; `forward`: what a decode's is called."""
     stepped, active = was.stepped[:, None], (was.tokens > 0).T
     extend = was.extend.T
     before = np.concatenate(([-np.inf], np.where(np.isnan(was.end), -np.inf, was.end)[:-1]))
@@ -182,7 +184,7 @@ def observed(was: Launched, diary: Diary, forward: str) -> dict[str, Array]:
         f'forward_execution_seconds_total{{category="{forward}"}}': span * (active & ~extend),
         'forward_execution_seconds_total{category="extend"}': span * extend,
         'forward_execution_seconds_total{category="idle"}': span * (stepped & ~active),
-        "dp_attention_token_imbalance_ratio_sum": np.where(stepped, imbalance(was.tokens)[:, None], 0.0),
+        "dp_attention_token_imbalance_ratio_sum": np.where(stepped, ratio[:, None], 0.0),
         'eplb_balancedness_sum{forward_mode="decode"}': np.where(stepped[:, 0] & ~was.prefill, was.level, 0.0)[:, None],
         'eplb_balancedness_sum{forward_mode="extend"}': np.where(stepped[:, 0] & was.prefill, was.level, 0.0)[:, None],
     }

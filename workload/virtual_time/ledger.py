@@ -83,6 +83,7 @@ class Ledger:
             for family in ("dp_attention_sync_wait_seconds", _OF_RANK_0, FIRST_TOKEN.name)
         )
         self._maps = np.array([_map(self._places, layer, n) for layer in SAMPLED_LAYERS])
+        self._aligned: dict[tuple[str, ...], tuple[Places, Places]] = {}  # see `_side_by_side`
         self._answered: list[tuple[float, float]] = []  # first tokens that no scrape has seen
         self._last = Launched.nothing(n)
         self._unwritten: Array = np.zeros(1)  # of the counters that are not written in every loop
@@ -110,11 +111,12 @@ class Ledger:
     def _count(self, diary: Diary, until: float, ends: Array, both: Launched, next_begin: Array) -> None:
         """Brings the counters forward, with a stop at each scrape."""
         was = both.results
+        ratio = block.imbalance(was.tokens)
         late, late_sources, late_places = self._side_by_side(block.stages(diary, both.at[1:], ends, next_begin))
-        now, now_sources, now_places = self._side_by_side(block.observed(was, diary, self._forward))
+        now, now_sources, now_places = self._side_by_side(block.observed(was, diary, ratio, self._forward))
         scrapes = self._metrics_due.due(until)
         edges = [0, *np.searchsorted(ends, scrapes, side="right").tolist(), len(ends)]
-        whole, whole_places = self._whole(diary, was, Stretches(edges))
+        whole, whole_places = self._whole(diary, was, ratio, Stretches(edges))
         ticks = self._ticks(ends)
         write_from = 0
         for at, low, high, counted in zip([*scrapes, math.inf], edges, edges[1:], whole, strict=False):
@@ -135,23 +137,23 @@ class Ledger:
 
         A table of one column for all ranks is taken for each of them.
         """
-        tables = [*by_name.values()]
-        places = [self._places[name] for name in by_name]
-        sources, begin = [], 0
-        for table, where in zip(tables, places, strict=True):
-            width = table.shape[1]
-            sources.append(np.broadcast_to(np.arange(begin, begin + width), len(where)))
-            begin += width
-        return np.concatenate(tables, axis=1), np.concatenate(sources), np.concatenate(places)
+        names = tuple(by_name)
+        if names not in self._aligned:
+            places, sources, begin = [self._places[name] for name in names], [], 0
+            for where, table in zip(places, by_name.values(), strict=True):
+                sources.append(np.broadcast_to(np.arange(begin, begin + table.shape[1]), len(where)))
+                begin += table.shape[1]
+            self._aligned[names] = np.concatenate(sources), np.concatenate(places)
+        return np.concatenate([*by_name.values()], axis=1), *self._aligned[names]
 
-    def _whole(self, diary: Diary, was: Launched, stretches: Stretches) -> tuple[Array, Places]:
-        """What is counted in whole numbers, stretches x totals, and where in `values` these totals are."""
+    def _whole(self, diary: Diary, was: Launched, ratio: Array, stretches: Stretches) -> tuple[Array, Places]:
+        """What is counted in whole numbers, stretches x totals, and where in `values` these totals are. `ratio`: the imbalance."""
         count = len(stretches)
         table, sources, places = self._side_by_side(block.counted(was, diary, stretches))
         stepped = was.stepped
         sync = stretches.histogram(np.searchsorted(_SYNC, was.sync), stepped, len(_SYNC) + 1)
-        ratio = stretches.histogram(np.searchsorted(_RATIO, block.imbalance(was.tokens))[:, None], stepped, len(_RATIO) + 1)
-        tables, where = [table[:, sources], sync, ratio], [places, self._sync_bounds, self._ratio_bounds]
+        uneven = stretches.histogram(np.searchsorted(_RATIO, ratio)[:, None], stepped, len(_RATIO) + 1)
+        tables, where = [table[:, sources], sync, uneven], [places, self._sync_bounds, self._ratio_bounds]
         if diary.dispatched:
             tables.append(self._routed(diary, stretches))
             where.append(self._maps)

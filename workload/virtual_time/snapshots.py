@@ -71,20 +71,19 @@ class Snapshots:
     def _logs(self, diary: Diary, ends: Array, both: Launched) -> list[tuple[list[int], list[float]]]:
         """Per rank the loops in which its throughput changes, and the values between them: one more than loops."""
         was = both.results
-        counts = self._decodes[:, None] + was.decode.cumsum(axis=1)
+        decode = was.decode
+        counts = self._decodes[:, None] + decode.cumsum(axis=1)
         made = self._generated[:, None] + generated(was, diary).cumsum(axis=1)
-        logs = []
-        for r in range(self._ranks):
-            first = (self._decodes[r] // LOG_EVERY + 1) * LOG_EVERY
-            rows = np.searchsorted(counts[r], np.arange(first, counts[r, -1] + 1, LOG_EVERY))
-            values = [self._throughput[r]]
-            for end, tokens in zip(ends[rows].tolist(), made[r, rows].tolist(), strict=True):
-                since, before = self._logged[r]
-                values.append((tokens - before) / (end - since))
-                self._logged[r] = end, tokens
-            self._throughput[r] = values[-1]
-            logs.append((rows.tolist(), values))
         self._decodes, self._generated = counts[:, -1], made[:, -1]
+        logs: list[tuple[list[int], list[float]]] = [([], [throughput]) for throughput in self._throughput]
+        ranks, rows = np.nonzero(decode & (counts % LOG_EVERY == 0))
+        for rank, row, end, tokens in zip(ranks.tolist(), rows.tolist(), ends[rows].tolist(), made[ranks, rows].tolist(), strict=True):
+            since, before = self._logged[rank]
+            self._logged[rank] = end, tokens
+            changes, values = logs[rank]
+            changes.append(row)
+            values.append((tokens - before) / (end - since))
+        self._throughput = [values[-1] for _, values in logs]
         return logs
 
 
