@@ -67,7 +67,7 @@ class Launched:
             end=np.array([before.end[-1], *diary.end]),
             level=np.array([before.level[-1], *diary.level]),
             graph=np.array([before.graph[-1], *diary.graph]),
-            prefill=extend.any(axis=0),
+            prefill=np.any(extend, axis=0),
         )
 
     @property
