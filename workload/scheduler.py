@@ -90,8 +90,10 @@ class Scheduler:
     @property
     def waiting_uncached_tokens(self) -> int:
         """Prompt tokens still to be prefilled, the rest of the chunked one included."""
+        if not self.waiting and self._partial is None:  # as nearly always
+            return 0
         rest = self._partial.context - self._partial.filled if self._partial else 0
-        return (sum([r.context - r.cached for r in self.waiting]) if self.waiting else 0) + rest
+        return sum([r.context - r.cached for r in self.waiting]) + rest
 
     @property
     def awaited_tokens(self) -> int:

@@ -118,7 +118,7 @@ class Engine:
         results.book(diary, row, asked, was_launched, self._base)
         if was_flying is None:
             results.nothing()
-        else:
+        elif self._loop >= results.publishes:
             results.publish_due(diary, row, self._base)
         self._loop += 1
         self._turn_page()
@@ -163,7 +163,8 @@ class Engine:
                 asked = []
                 if results.finished:
                     last = row + 1
-            results.publish_due(diary, row, base)
+            if diary.first + row >= results.publishes:
+                results.publish_due(diary, row, base)
             row += 1
         plan.pairs = pairs
         diary.tokens += rows * (row - first)

@@ -63,11 +63,11 @@ class Lane:
         self._counted_from = step + 1
         if batch is not None and batch.extends and rows == before + len(batch.requests) - len(batch.last):
             new = running[before:]  # nobody was aborted, and who runs stands still for this step
-        else:
-            new, self.pairs, self._left = running, 0, _NEVER
-        if new:
             self.pairs += sum([r.prompt + r.scheduled for r in new])
-            self._left = min(self._left, *[r.output - r.scheduled for r in new])
+            self._left = min([self._left, *[r.output - r.scheduled for r in new]])
+        else:
+            self.pairs = sum([r.prompt + r.scheduled for r in running])
+            self._left = min([r.output - r.scheduled for r in running], default=_NEVER)
         if scheduler.waiting_uncached_tokens or (rows and scheduler.acceptance is not None) or (self.split and not scheduler.idle):
             self.due = step + 1  # somebody is to be prefilled, drafts are to be drawn, or something may come over a link
         elif not rows:

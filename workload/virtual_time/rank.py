@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 from workload.config import ClusterConfig
 from workload.reporter import LOG_EVERY
 from workload.scheduler import Batch, Request
@@ -25,12 +23,9 @@ class Rank:
         self.capacity = config.limits.kv_tokens
         self.lane = Lane(make_scheduler(config, number))
         self.processor = Processor()
-        self.mail: deque[tuple[float, Submit | Abort | RankOrder]] = deque()  # with the time of arrival
-        self.aborts = 0  # letters of that kind in `mail`
         self.busy = 0.0  # CPU seconds that each scheduling pass burns
         self.votes = True  # for CUDA graphs
         self.stuck = False  # its load snapshots
-        self.publish_at = config.engine.publish_every - 1  # the loop that brings the next snapshot, if every loop brings a quiet result
         self.published: Published | None = None  # what the router reads
         self.published_at = 0.0
         self._prefill_done = 0.0
@@ -55,7 +50,6 @@ class Rank:
             case Submit():
                 scheduler.submit(Request.of(message, now))
             case Abort(rids):
-                self.aborts -= 1
                 scheduler.abort(rids)
             case Busy(seconds):
                 self.busy = seconds
