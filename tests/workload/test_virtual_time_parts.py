@@ -16,7 +16,7 @@ from workload.device.roofline import Roofline
 from workload.device.state import HEALTHY
 from workload.scheduler import Batch, Request, Scheduler
 from workload.virtual_time.cards import Cards
-from workload.virtual_time.cards import Experts as FastExperts
+from workload.virtual_time.experts import Experts as FastExperts
 from workload.virtual_time.hosts import HostTimes
 from workload.virtual_time.lane import Lane
 from workload.virtual_time.processor import Processor
@@ -76,8 +76,6 @@ def test_counted_steps_are_the_schedulers_own(seed):
         expected = real.next_batch()
         tokens_pairs = (rows, pairs) if rows else None
         if messages or lane.due <= step:
-            if not messages:
-                lane.catch_up(step)
             batch = lane.ask(step)
             asked += 1
             tokens_pairs = (batch.tokens, batch.pairs) if batch else None

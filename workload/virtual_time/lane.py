@@ -42,11 +42,7 @@ class Lane:
         if counted <= 0 or not rows:
             return None
         scheduler = self.scheduler
-        for request in scheduler.running:
-            request.scheduled += counted
-            request.held += counted
-        scheduler.kv.take(counted * rows)
-        scheduler.ratio.decoded(counted)
+        scheduler.count(counted)
         self.pairs += counted * rows
         self._left -= counted
         if not flying:
@@ -55,10 +51,15 @@ class Lane:
         return Batch("decode", rows, pairs, 0, 0, requests, (1,) * rows, rows=rows, row_pairs=pairs)
 
     def ask(self, step: int) -> Batch | None:
-        """The scheduler's own batch for `step`; `catch_up` comes first."""
+        """The scheduler's own batch for `step`."""
         scheduler = self.scheduler
-        batch = scheduler.next_batch()
-        running, before = scheduler.running, self.rows
+        counted, before = step - self._counted_from, self.rows
+        if counted > 0 and before and scheduler.kv.free >= before * (counted + 1):
+            batch = scheduler.decode(counted + 1)  # nobody has come, or it would have been told of the steps before
+        else:
+            self.catch_up(step)
+            batch = scheduler.next_batch()
+        running = scheduler.running
         self.rows = rows = len(running)
         self._counted_from = step + 1
         if batch is not None and batch.extends and rows == before + len(batch.requests) - len(batch.last):

@@ -76,7 +76,6 @@ class Plan:
             if due <= loop:
                 rank = self._ranks[r]
                 lane = rank.lane
-                lane.catch_up(loop)
                 if lane.split:
                     self.turned.append(rank.turn(now))
                 batch = lane.ask(loop)
