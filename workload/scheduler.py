@@ -80,13 +80,11 @@ class Scheduler:
         """Books the result of a step that has ended on the card."""
         first = [r.rid for r in batch.first if not r.aborted] if batch.first else []
         finished = [r.rid for r in batch.last if not r.aborted and self._ended(r)] if batch.last else []
-        generated = sum(batch.gains)
-        if self._aborts:
-            generated -= sum([gain for r, gain in zip(batch.requests, batch.gains, strict=True) if r.aborted])
+        lost = sum([gain for r, gain in zip(batch.requests, batch.gains, strict=True) if r.aborted]) if self._aborts else 0
         self.prefixes.progressed(first, finished)
         if not self._live:
             self.ratio.idle()
-        return Result(first, finished, generated)
+        return Result(first, finished, sum(batch.gains) - lost, lost)
 
     @property
     def waiting_tokens(self) -> int:

@@ -42,7 +42,8 @@ class Engine:
         self._diary = self._blank()
         self._steps = 0
         self._base = 0.0  # begin of the next loop
-        self._free = [0.0] * config.ranks  # when each rank had launched the last step
+        self._ready = 0.0  # when all had launched the last step
+        self._free: list[float] | None = None  # when each rank had, if not all are taken to have been ready then
         self._result = -math.inf  # when the result came that the last loop waited for
         self._flying: float | None = None  # end of the step in flight
         self._launched = 0.0  # when it was launched
@@ -96,9 +97,10 @@ class Engine:
         if self._plan.arrives <= self._base:
             asked += self._take_in()
         tokens, pairs, extending, self._asked = self._plan.schedule(self._loop, self._base)
-        for turned in self._plan.turned:
-            results.turned(diary, turned, self._base)
-        self._plan.turned.clear()
+        if self._plan.turned:
+            for turned in self._plan.turned:
+                results.turned(diary, turned, self._base)
+            self._plan.turned.clear()
         if self._width > 1:
             gained = [0] * len(self.ranks)
             for rank, batch in self._asked:
@@ -113,7 +115,7 @@ class Engine:
         if was_flying is None and self._flying is None:
             diary.idle.append((row, IDLE_SLEEP))
             self._base += IDLE_SLEEP
-            self._free = [free + IDLE_SLEEP for free in self._free]
+            self._free = [free + IDLE_SLEEP for free in self._free or [self._ready] * len(self.ranks)]
             results.idle(diary, row, self._base)
         results.book(diary, row, asked, was_launched, self._base)
         if was_flying is None:
@@ -171,7 +173,7 @@ class Engine:
         diary.graph += [graph] * (row - first)
         self._loop += row - first
         self._base, self._steps, self._ready = base, steps, launched
-        self._flying, self._launched, self._free = flying, launched, [launched] * len(self.ranks)
+        self._flying, self._launched, self._free = flying, launched, None
         self._turn_page()
 
     def _turn_page(self) -> None:
@@ -185,11 +187,11 @@ class Engine:
         if self._disturbed:
             self._disturbed = any(rank.disturbed for rank in self.ranks)
         if not self._disturbed:
-            self._ready = self._base + hosts.ready[row]
-            self._free = [self._ready] * len(self.ranks)
+            self._ready, self._free = self._base + hosts.ready[row], None
             return True
         processors, busy = [rank.processor for rank in self.ranks], [rank.busy for rank in self.ranks]
-        base = hosts.disturbed(row, self._free, self._result, processors, busy)
+        free = self._free or [self._ready] * len(self.ranks)
+        base = hosts.disturbed(row, free, self._result, processors, busy)
         if base is None:
             return False
         for processor in processors:

@@ -28,7 +28,7 @@ class Lane:
 
     def used(self, step: int) -> int:
         """KV tokens in use once `step` is scheduled."""
-        return self.scheduler.kv.used + self.rows * max(0, step + 1 - self._counted_from)
+        return self.scheduler.kv.used + (self.rows * (step + 1 - self._counted_from) if step >= self._counted_from else 0)
 
     def catch_up(self, step: int, *, flying: bool = False) -> Batch | None:
         """Tells the scheduler of the steps counted before `step`.
@@ -54,14 +54,15 @@ class Lane:
         """The scheduler's own batch for `step`."""
         scheduler = self.scheduler
         counted, before = step - self._counted_from, self.rows
+        batch: Batch | None
         if counted > 0 and before and scheduler.kv.free >= before * (counted + 1):
             batch = scheduler.decode(counted + 1)  # nobody has come, or it would have been told of the steps before
         else:
             self.catch_up(step)
             batch = scheduler.next_batch()
+        self._counted_from = step + 1
         running = scheduler.running
         self.rows = rows = len(running)
-        self._counted_from = step + 1
         if batch is not None and batch.extends and rows == before + len(batch.requests) - len(batch.last):
             new = running[before:]  # nobody was aborted, and who runs stands still for this step
             self.pairs += sum([r.prompt + r.scheduled for r in new])

@@ -36,9 +36,9 @@ class Results:
             scheduler = rank.lane.scheduler
             result = scheduler.complete(batch)
             self.finished += result.finished
-            self._answer(diary, result.first, now)
-            taken = scheduler.take_retracted()
-            if taken.requests:
+            if result.first:
+                self._answer(diary, result.first, now)
+            if (taken := scheduler.take_retracted()).requests:
                 diary.retracted.append((row, rank.number, taken.requests, taken.input_tokens, taken.output_tokens))
             if batch.extends:
                 rank.prefilled(batch, launched, now)
@@ -48,8 +48,8 @@ class Results:
                 continue
             if batch.width > 1:
                 rank.verified(batch)
-            if result.generated < (made := sum(batch.gains)):
-                diary.lost.append((row, rank.number, made - result.generated))
+            if result.lost:
+                diary.lost.append((row, rank.number, result.lost))
 
     def turned(self, diary: Diary, turned: Turned, now: float) -> None:
         """Books what came out of the queues between prefill and decode."""
