@@ -141,11 +141,12 @@ class Scheduler:
         self._partial = step.partial
         if not step.tokens:
             return None
-        ride = tuple(self.running) if rows else ()
+        if not rows:
+            self.running += [r for r in step.ended if r.scheduled < r.output]
+            return step.batch()
+        ride = tuple(self.running)
         row_pairs, gains, _ = self._progress(ride)
-        if rows:
-            self.running = [r for r in ride if r.scheduled < r.output]
-        self.running += [r for r in step.ended if r.scheduled < r.output]
+        self.running = [r for r in (*ride, *step.ended) if r.scheduled < r.output]
         return step.batch(ride, row_pairs, gains)
 
     def _admit(self, joining: list[Request], rows: int) -> Request | None:

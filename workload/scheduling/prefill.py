@@ -24,7 +24,7 @@ class Prefill(msgspec.Struct):
     first: list[Request] = []  # of `ended`: those without a token yet
     partial: Request | None = None  # begun, and not complete
 
-    def batch(self, rows: tuple[Request, ...], row_pairs: int, gains: tuple[int, ...]) -> Batch:
+    def batch(self, rows: tuple[Request, ...] = (), row_pairs: int = 0, gains: tuple[int, ...] = ()) -> Batch:
         """The step's batch, with decode rows that have `row_pairs` and get `gains` in it; there is something to run."""
         requests = (*self.ended, *rows)
         return Batch(

@@ -91,19 +91,14 @@ class Cards:
     def _attention(self, tokens: Sequence[int], pairs: Sequence[int], extending: Sequence[int]) -> float:
         """Seconds of one layer's attention on the slowest card, all of them well."""
         weights, per_token, per_pair = self._weights, self._per_token, self._per_pair
-        prefills = [max(weights, tokens[r] * per_token) + pairs[r] * self._per_prefill_pair for r in extending]
-        decodes = list(tokens)
+        prefill = 0.0  # of the slowest that extends
+        decodes, others = [*tokens], [*pairs]
         for r in extending:
-            decodes[r] = 0
+            prefill = max(prefill, max(weights, tokens[r] * per_token) + pairs[r] * self._per_prefill_pair)
+            decodes[r] = others[r] = 0
         if max(decodes) * per_token <= weights:  # then the KV alone tells them apart
-            others = list(pairs)
-            for r in extending:
-                others[r] = 0
-            return max(weights + max(others) * per_pair, *prefills)
-        costs = [max(weights, n * per_token) + p * per_pair for n, p in zip(decodes, pairs, strict=True)]
-        for r, cost in zip(extending, prefills, strict=True):
-            costs[r] = cost
-        return max(costs)
+            return max(prefill, weights + max(others) * per_pair)
+        return max(prefill, *[max(weights, n * per_token) + p * per_pair for n, p in zip(decodes, others, strict=True)])
 
     def _part(self, *, prefill: bool) -> tuple[float, float]:
         """Seconds of one layer's dispatch, experts and combine on a card that receives no copies, and for each copy more."""

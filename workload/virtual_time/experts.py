@@ -105,7 +105,7 @@ class Experts(ExpertLoad):
             self._mix, self._cards, noise = self._ahead.pop()
             self._begun += 1
         self._shares = self._cards.tolist()
-        hottest = (self._cards.T[:, :, None] + noise / usual**0.5).max(axis=0)
+        hottest = np.maximum.reduce(self._cards.T[:, :, None] + noise / usual**0.5)
         layers = len(hottest)  # means by hand: numpy's own takes three times as long for so few numbers
         most, level = np.add.reduce(hottest) / layers, np.add.reduce(1 / (self._ranks * hottest)) / layers
         self._decodes = list(zip(most.tolist(), level.tolist(), strict=True))[:steps]
@@ -131,5 +131,5 @@ class Experts(ExpertLoad):
         """What chance adds to the cards' shares (mixes x layers x cards) of one copy: what one card gets more, the others get less."""
         shares = cards.transpose(0, 2, 1)[..., None]
         noise = np.sqrt(shares) * noise
-        noise -= shares * noise.sum(axis=1, keepdims=True)
+        noise -= shares * np.add.reduce(noise, axis=1, keepdims=True)
         return noise

@@ -64,9 +64,9 @@ class Lane:
         running = scheduler.running
         self.rows = rows = len(running)
         if batch is not None and batch.extends and rows == before + len(batch.requests) - len(batch.last):
-            new = running[before:]  # nobody was aborted, and who runs stands still for this step
-            self.pairs += sum([r.prompt + r.scheduled for r in new])
-            self._left = min([self._left, *[r.output - r.scheduled for r in new]])
+            for new in running[before:]:  # nobody was aborted, and who runs stands still for this step
+                self.pairs += new.prompt + new.scheduled
+                self._left = min(self._left, new.output - new.scheduled)
         else:
             self.pairs = sum([r.prompt + r.scheduled for r in running])
             self._left = min([r.output - r.scheduled for r in running], default=_NEVER)

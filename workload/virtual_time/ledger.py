@@ -115,22 +115,22 @@ class Ledger:
         late, late_sources, late_places = self._side_by_side(block.stages(diary, both.at[1:], ends, next_begin))
         now, now_sources, now_places = self._side_by_side(block.observed(was, diary, ratio, self._forward))
         scrapes = self._metrics_due.due(until)
-        edges = [0, *np.searchsorted(ends, scrapes, side="right").tolist(), len(ends)]
+        edges = [0, *ends.searchsorted(scrapes, side="right").tolist(), len(ends)]
         whole, whole_places = self._whole(diary, was, ratio, Stretches(edges))
         ticks = self._ticks(ends)
         write_from = 0
         for at, low, high, counted in zip([*scrapes, math.inf], edges, edges[1:], whole, strict=False):
             self.values[whole_places] += counted
-            self.values[now_places] += now[low:high].sum(axis=0)[now_sources]
+            self.values[now_places] += np.add.reduce(now[low:high])[now_sources]
             last = bisect_right(ticks, high - 1)
             write_to = ticks[last - 1] + 1 if last else 0
             if write_to > write_from:
-                self.values[late_places] += (self._unwritten + late[write_from:write_to].sum(axis=0))[late_sources]
+                self.values[late_places] += (self._unwritten + np.add.reduce(late[write_from:write_to]))[late_sources]
                 self._unwritten, write_from = np.zeros(1), write_to
             if at < math.inf:
                 self._answer(at)
                 self._metrics(at, self.values)
-        self._unwritten = self._unwritten + late[write_from:].sum(axis=0)
+        self._unwritten = self._unwritten + np.add.reduce(late[write_from:])
 
     def _side_by_side(self, by_name: dict[str, Array]) -> tuple[Array, Places, Places]:
         """Tables by column's name as one, which of its columns to take for each total, and where in `values` that total is.
@@ -151,8 +151,8 @@ class Ledger:
         count = len(stretches)
         table, sources, places = self._side_by_side(block.counted(was, diary, stretches))
         stepped = was.stepped
-        sync = stretches.histogram(np.searchsorted(_SYNC, was.sync), stepped, len(_SYNC) + 1)
-        uneven = stretches.histogram(np.searchsorted(_RATIO, ratio)[:, None], stepped, len(_RATIO) + 1)
+        sync = stretches.histogram(_SYNC.searchsorted(was.sync), stepped, len(_SYNC) + 1)
+        uneven = stretches.histogram(_RATIO.searchsorted(ratio)[:, None], stepped, len(_RATIO) + 1)
         tables, where = [table[:, sources], sync, uneven], [places, self._sync_bounds, self._ratio_bounds]
         if diary.dispatched:
             tables.append(self._routed(diary, stretches))
@@ -177,7 +177,7 @@ class Ledger:
         ticks = []
         if self._flushed is None:
             self._flushed = float(ends[0])
-        while (row := int(np.searchsorted(ends, self._flushed + FLUSH_S))) < len(ends):
+        while (row := int(ends.searchsorted(self._flushed + FLUSH_S))) < len(ends):
             ticks.append(row)
             self._flushed = float(ends[row])
         return ticks
@@ -187,7 +187,7 @@ class Ledger:
         name = FIRST_TOKEN.name
         seconds = np.array([took for told, took in self._answered if told <= at])
         self._answered = [one for one in self._answered if one[0] > at]
-        found = np.bincount(np.searchsorted(_FIRST, seconds), minlength=len(_FIRST) + 1).cumsum()
+        found = np.bincount(_FIRST.searchsorted(seconds), minlength=len(_FIRST) + 1).cumsum()
         self.values[self._first_bounds[0]] += found
         self.values[self._places[f'{name}_count{{is_streaming="true"}}']] += len(seconds)
         self.values[self._places[f'{name}_sum{{is_streaming="true"}}']] += seconds.sum()

@@ -12,6 +12,7 @@ from workload.virtual_time.rank import Rank
 from workload.wire import Abort, RankOrder, Submit
 
 Letter = Submit | Abort | RankOrder
+_ABOUT_REQUESTS = {Submit, Abort}  # kinds of letters that are no orders
 Asked = list[tuple[Rank, Batch]]  # batches that a scheduler has made: their results are booked one by one
 
 
@@ -49,12 +50,13 @@ class Plan:
         ordered = False
         for number in sorted(arrived):
             rank, got = self._ranks[number], arrived[number]
+            kinds = set(map(type, got))
             # who is aborted gets nothing out of the step in flight
-            if (batch := rank.lane.catch_up(loop, flying=any(isinstance(letter, Abort) for letter in got))) is not None:
+            if (batch := rank.lane.catch_up(loop, flying=Abort in kinds)) is not None:
                 flying.append((rank, batch))
             for letter in got:
                 rank.obey(letter, now)
-                ordered = ordered or not isinstance(letter, Submit | Abort)
+            ordered = ordered or not kinds <= _ABOUT_REQUESTS
             self._dues[number] = loop
         self.due = loop
         return flying, ordered
