@@ -71,6 +71,8 @@ class Engine:
         """Runs the loops that begin before `until`, but no further than to the end of a request. Returns the time that has come."""
         finished, plan = self.results.finished, self._plan
         while self._base < until and not self._frozen:
+            if self._diary.full:
+                self._turn_page()  # not before: by now all that was to happen until the end of its last loop has happened
             if self._loop < plan.due and self._base < plan.arrives and self._quiet():
                 self._coast(min(until, plan.arrives))
             else:
@@ -81,6 +83,8 @@ class Engine:
 
     def close(self, now: float) -> None:
         """Hands over what has happened since the last full diary. The last thing to call."""
+        if self._diary.full:
+            self._turn_page()
         until = min(self._base, now) if self._frozen else self._base
         self._flush(self._diary, until, np.zeros(len(self.ranks)))
 
@@ -123,7 +127,6 @@ class Engine:
         elif self._loop >= results.publishes:
             results.publish_due(diary, row, self._base)
         self._loop += 1
-        self._turn_page()
 
     def _quiet(self) -> bool:
         """Whether the next loop, for which nobody is to be asked and nothing has arrived, is a decode like the last one."""
@@ -174,13 +177,11 @@ class Engine:
         self._loop += row - first
         self._base, self._steps, self._ready = base, steps, launched
         self._flying, self._launched, self._free = flying, launched, None
-        self._turn_page()
 
     def _turn_page(self) -> None:
-        """Hands over a full diary."""
-        if self._diary.full:
-            diary, self._diary = self._diary, self._blank()
-            self._flush(diary, self._base, self._diary.hosts.begin[0])
+        """Hands over the diary, which is full."""
+        diary, self._diary = self._diary, self._blank()
+        self._flush(diary, self._base, self._diary.hosts.begin[0])
 
     def _meet(self, hosts: HostTimes, row: int) -> bool:
         """Settles when this loop begins and every rank has launched. False: a stopped rank keeps it from ever ending."""

@@ -45,32 +45,28 @@ class HostTimes:
         self.ranks = ranks
         shape = (steps, ranks)
         begin = rng.uniform(0, _STAGGER, shape) * np.exp(rng.normal(0, _STAGGER_SPREAD, shape))
+        self.begin: Array = begin - begin.min(axis=1, keepdims=True)
         self.hop = _lognormal(rng, _HOP, shape)
         self.schedule = _lognormal(rng, _SCHEDULE, shape) + TAKE_IN
         self.table_hop = _lognormal(rng, _TABLE_HOP, shape)
         self.launch = _lognormal(rng, _LAUNCH, shape)
         below = np.array([len(children(r, ranks)) for r in range(ranks)])
         self.cpu: Array = (_CPU + _CPU_CHILD * below) * np.exp(rng.normal(0, _CPU_SPREAD, shape))
-        # trees and maxima of all ranks are worked out rank by rank, as numpy is quick along a long axis
-        begin = _turned(begin)
-        begin -= begin.min(axis=0)
-        got, hop, table_hop = begin.copy(), self.hop.T, self.table_hop.T
+        got = self.begin.copy()
         for r in range(1, ranks):
-            got[r] = np.maximum(got[r], got[parent(r)] + hop[r])
-        heard = got.copy()
+            got[:, r] = np.maximum(got[:, r], got[:, parent(r)] + self.hop[:, r])
+        self.heard = got.copy()
         for r in range(1, ranks):
             p = parent(r)
-            heard[p] = np.maximum(heard[p], got[r] + _ACK)
-        self.begin, self.heard = _turned(begin), _turned(heard)
+            self.heard[:, p] = np.maximum(self.heard[:, p], got[:, r] + _ACK)
         self.asked = self.heard + self.schedule
-        told = np.empty((ranks, steps))
-        told[0] = _turned(self.asked).max(axis=0) + _GATHER
+        self.told = np.empty(shape)
+        self.told[:, 0] = self.asked.max(axis=1) + _GATHER
         for r in range(1, ranks):
-            told[r] = told[parent(r)] + table_hop[r]
-        self.told = _turned(told)
+            self.told[:, r] = self.told[:, parent(r)] + self.table_hop[:, r]
         self.launched = self.told + self.launch
         self.launch_seconds: Array = self.launched - self.told
-        self.ready: list[float] = _turned(self.launched).max(axis=0).tolist()
+        self.ready: list[float] = self.launched.max(axis=1).tolist()
 
     def disturbed(self, step: int, free: list[float], card: float, processors: list[Processor], busy: list[float]) -> float | None:
         """Works out one step again, for ranks whose processes are disturbed, and puts it into the arrays.
@@ -104,11 +100,6 @@ class HostTimes:
         self.ready[step] = ready - base
         self.cpu[step] += busy
         return base
-
-
-def _turned(times: Array) -> Array:
-    """Ranks x steps of steps x ranks, and the other way round."""
-    return np.ascontiguousarray(times.T)
 
 
 def _lognormal(rng: np.random.Generator, drawn: tuple[float, float], shape: tuple[int, int]) -> Array:

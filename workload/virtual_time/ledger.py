@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,7 @@ Places = np.ndarray[Any, np.dtype[np.int_]]
 _SYNC = np.array(specs.SYNC_WAIT_SECONDS)
 _RATIO = np.array(specs.IMBALANCE_RATIOS)
 _FIRST = np.array(specs.FIRST_TOKEN_SECONDS)
+_TIME = itemgetter(0, 1)
 _OF_RANK_0 = "dp_attention_token_imbalance_ratio"  # it alone tells of the imbalance
 
 
@@ -50,7 +53,7 @@ class Scrapes:
 
 
 class Ledger:
-    """`loads(at, snapshots)` and `metrics(at, values)` hear of each scrape, each in the order of time; `at` in seconds from the start.
+    """`loads(at, snapshots)` and `metrics(at, values)` hear of each scrape, in the order of time; `at` in seconds from the start.
 
     `snapshots` is one per rank; `values` one number per column of `columns`. Both go on being written to: read them, do not keep them.
     """
@@ -88,6 +91,11 @@ class Ledger:
         self._last = Launched.nothing(n)
         self._unwritten: Array = np.zeros(1)  # of the counters that are not written in every loop
         self._flushed: float | None = None
+        self._others: deque[tuple[float, Callable[[], None]]] = deque()  # what else is to be shown, and when
+
+    def show(self, at: float, page: Callable[[], None]) -> None:
+        """Has `page` called between the scrapes before `at` and those after it. No earlier than what was given before."""
+        self._others.append((at, page))
 
     def add(self, diary: Diary, until: float, next_begin: Array) -> None:
         """Takes a block whose last loop ends at `until`; `next_begin`: how much later each rank begins the next one."""
@@ -96,25 +104,44 @@ class Ledger:
         if diary.base:
             ends = np.array([*diary.base[1:], until])
             both = Launched.of(diary, self._last)
-            self._count(diary, until, ends, both, next_begin)
-            self._snapshots.add(diary, ends, both, self._loads_due.due(until))
+            loads, metrics = self._loads_due.due(until), self._metrics_due.due(until)
+            self._in_turn(
+                until, loads, self._snapshots.add(diary, ends, both, loads), metrics, self._count(diary, ends, both, next_begin, metrics)
+            )
             self._last = both
 
     def stand_still(self, until: float) -> None:
         """Nothing has happened until then: pages show what they showed."""
-        for at in self._loads_due.due(until):
-            self._snapshots.show(at)
-        for at in self._metrics_due.due(until):
+        loads, metrics = self._loads_due.due(until), self._metrics_due.due(until)
+        self._in_turn(until, loads, self._snapshots.same(loads), metrics, self._same(metrics))
+
+    def _in_turn(self, until: float, loads: list[float], snapshots: Iterator[None], metrics: list[float], counters: Iterator[None]) -> None:
+        """Makes the pages of these times in their order, the next one of a kind with each `next`, and lets both do what is left."""
+        turns = [(at, 0, snapshots) for at in loads] + [(at, 1, counters) for at in metrics]
+        for at, _, pages in sorted(turns, key=_TIME):
+            self._show_others(at)
+            next(pages)
+        for pages in (snapshots, counters):
+            for _ in pages:
+                raise AssertionError("a page more than there are times")
+        self._show_others(until)
+
+    def _show_others(self, before: float) -> None:
+        while self._others and self._others[0][0] < before:
+            self._others.popleft()[1]()
+
+    def _same(self, scrapes: list[float]) -> Iterator[None]:
+        for at in scrapes:
             self._answer(at)
             self._metrics(at, self.values)
+            yield
 
-    def _count(self, diary: Diary, until: float, ends: Array, both: Launched, next_begin: Array) -> None:
+    def _count(self, diary: Diary, ends: Array, both: Launched, next_begin: Array, scrapes: list[float]) -> Iterator[None]:
         """Brings the counters forward, with a stop at each scrape."""
         was = both.results
         ratio = block.imbalance(was.tokens)
         late, late_sources, late_places = self._side_by_side(block.stages(diary, both.at[1:], ends, next_begin))
         now, now_sources, now_places = self._side_by_side(block.observed(was, diary, ratio, self._forward))
-        scrapes = self._metrics_due.due(until)
         edges = [0, *ends.searchsorted(scrapes, side="right").tolist(), len(ends)]
         whole, whole_places = self._whole(diary, was, ratio, Stretches(edges))
         ticks = self._ticks(ends)
@@ -130,6 +157,7 @@ class Ledger:
             if at < math.inf:
                 self._answer(at)
                 self._metrics(at, self.values)
+                yield
         self._unwritten = self._unwritten + np.add.reduce(late[write_from:])
 
     def _side_by_side(self, by_name: dict[str, Array]) -> tuple[Array, Places, Places]:

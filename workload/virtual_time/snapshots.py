@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 
 import msgspec
@@ -43,11 +43,17 @@ class Snapshots:
         if not self._shown:
             self._shown = [Snapshot(first, 0.0, (0.0,) * 6) for first in diary.published[: self._ranks]]
 
-    def show(self, at: float) -> None:
-        self._loads(at, self._shown)
+    def same(self, scrapes: Sequence[float]) -> Iterator[None]:
+        """Shows what was shown before at each of these times, one with each `next`."""
+        for at in scrapes:
+            self._loads(at, self._shown)
+            yield
 
-    def add(self, diary: Diary, ends: Array, both: Launched, scrapes: Sequence[float]) -> None:
-        """Takes a block, and shows at each of `scrapes` the last snapshot of every rank; only what is shown is completed."""
+    def add(self, diary: Diary, ends: Array, both: Launched, scrapes: Sequence[float]) -> Iterator[None]:
+        """Takes a block, and shows at each of `scrapes` the last snapshot of every rank, one scrape with each `next`.
+
+        Only what is shown is completed.
+        """
         moments = _moments(both) + self._moments[:, :, None]
         self._moments = moments[:, :, -1]
         logs = self._logs(diary, ends, both)
@@ -57,7 +63,8 @@ class Snapshots:
             upto = bisect_right(published, at, lo=given, key=_AT)
             self._complete(published[given:upto], moments, logs)
             given = upto
-            self.show(at)
+            self._loads(at, self._shown)
+            yield
         self._complete(published[given:], moments, logs)
 
     def _complete(self, published: list[Published], moments: Array, logs: list[tuple[list[int], list[float]]]) -> None:
