@@ -12,11 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from workload.config import Experts
+from workload.config import EXPERTS, Experts
 from workload.device import placement
 
 SAMPLED_LAYERS = (10, 50)  # the layers whose loads are drawn; they stand for all others
-EXPERTS = 256  # per layer, as in GLM-5 and DeepSeek-V3
 TOP_K = 8  # experts per token, as there
 
 # The traffic's mix is drawn anew every so many steps, and keeps this much of the last one: it forgets in some 500 steps, 20 s.
