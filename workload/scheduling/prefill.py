@@ -57,7 +57,8 @@ def prefill(budget: int, begun: Request | None, admit: Admit, compute: Compute |
             step.cached += request.cached
             if not request.scheduled:
                 step.started.append(request)
-        length = min(budget, request.context - request.filled)
+        context = request.context
+        length = min(budget, context - request.filled)
         step.tokens += length
         step.pairs += length * request.filled + length * (length + 1) // 2
         step.longest = max(step.longest, request.filled)
@@ -65,7 +66,7 @@ def prefill(budget: int, begun: Request | None, admit: Admit, compute: Compute |
         if compute is not None:
             compute(request, request.filled - before)
         budget -= length
-        if request.filled < request.context:
+        if request.filled < context:
             step.partial = request
             break
         if not request.scheduled:

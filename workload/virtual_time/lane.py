@@ -54,7 +54,6 @@ class Lane:
         """The scheduler's own batch for `step`."""
         scheduler = self.scheduler
         counted, before = step - self._counted_from, self.rows
-        batch: Batch | None
         if counted > 0 and before and scheduler.kv.free >= before * (counted + 1):
             batch = scheduler.decode(counted + 1)  # nobody has come, or it would have been told of the steps before
         else:

@@ -101,15 +101,15 @@ class Rank:
     def snapshot(self, row: int, at: float, loop: int) -> Published:
         """What the rank would publish at the end of a loop."""
         self.published_at = at
-        scheduler = self.lane.scheduler
-        used = self.lane.used(loop)
-        hand_over = self._hand_over(used) if self.lane.split else None
+        lane, scheduler = self.lane, self.lane.scheduler
+        used = lane.used(loop)
+        hand_over = self._hand_over(used) if lane.split else None
         # by position: by name it takes twice as long, and most snapshots are overwritten before anybody looks
         return Published(
             row,
             self.number,
             at,
-            self.lane.rows,
+            lane.rows,
             len(scheduler.waiting) if hand_over is None else len(scheduler.waiting) + scheduler.queues.requests,
             scheduler.waiting_uncached_tokens,
             used,
