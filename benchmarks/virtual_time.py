@@ -45,7 +45,8 @@ def main() -> None:
     for what, cpu in (("no scrapes", bare), ("scrapes to a table", table), ("scrapes to a capture file", file)):
         day = cpu / given.seconds * _DAY / given.ranks
         per_step = cpu / given.seconds / steps * 1e6
-        print(f"{what:<26}{day:6.1f} core-seconds a rank-day of {1e3 / steps:.1f} ms steps  {1 / day:.3f} a core-second  {per_step:.0f} us a step")
+        at = f"at {1e3 / steps:.1f} ms a step"
+        print(f"{what:<26}{day:6.1f} core-seconds a rank-day {at}  {1 / day:.3f} rank-days a core-second  {per_step:.0f} us a step")
     _profile(config, given.seconds)
 
 
