@@ -50,27 +50,18 @@ class Cards:
             self._states[order.rank] = self._states[order.rank].after(order)
             self._ill = any(state != HEALTHY for state in self._states)
 
-    def plain(self, widest: int) -> bool:
-        """Whether `decode` can tell: all cards are well, and of at most `widest` rows a rank the KV is all that attention has to read."""
-        return not self._ill and self._linear and widest * self._per_token <= self._weights
-
-    def decode(self, total: int, most: int, *, graph: bool) -> tuple[float, float]:
-        """`step` for decodes alone on `plain` cards: of `total` rows, the longest rank having `most` pairs."""
-        rows, level = self._experts.decode(total)
-        layer = self._weights + most * self._per_pair + self._decode_part + rows * self._decode_row
-        if not self._noise:
-            self._draw_noise()
-        return ((self._graph if graph else self._eager) + self._layers * layer) * (self._noise.pop() * self.stretch), level
-
     def step(
-        self, tokens: Sequence[int], total: int, pairs: Sequence[int], extending: Sequence[int], *, graph: bool
+        self, tokens: Sequence[int], total: int, widest: int, pairs: Sequence[int], extending: Sequence[int], *, graph: bool
     ) -> tuple[float, float]:
         """Seconds of one step of the group, and its balancedness.
 
-        `total` is the sum of `tokens`. The ranks `extending` prefill; what the others have is decode.
+        `total` is the sum of `tokens`, `widest` their maximum. The ranks `extending` prefill; what the others have is decode.
         """
-        if not extending and self.plain(max(tokens)):
-            return self.decode(total, max(pairs), graph=graph)
+        if self._linear and not (extending or self._ill) and widest * self._per_token <= self._weights:
+            # as nearly always: the KV alone tells the cards apart
+            rows, level = self._experts.decode(total)
+            layer = self._weights + max(pairs) * self._per_pair + self._decode_part + rows * self._decode_row
+            return ((self._graph if graph else self._eager) + self._layers * layer) * self._scatter(), level
         if self._ill or not (self._linear or extending):
             works = [
                 Work(prefill_tokens=n, prefill_pairs=p, graph=graph) if r in extending else Work(n, p, graph=graph)
