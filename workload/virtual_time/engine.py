@@ -7,7 +7,7 @@ of the cards covers the host's work on the next one. Hosts that nothing disturbs
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -111,7 +111,7 @@ class Engine:
             was_launched, launched = launched, base + ready[row]
             if plan.arrives <= base:
                 asked = [*asked, *self._take_in(loop, base)]
-            tokens, pairs, extending, made = plan.schedule(loop, base)
+            tokens, total, widest, pairs, extending, made = plan.schedule(loop, base)
             diary.base.append(base)
             diary.tokens += tokens
             diary.pairs += pairs
@@ -121,12 +121,17 @@ class Engine:
                 plan.turned.clear()
             if width > 1:
                 diary.gained += self._gains(made)
-            seconds = self._launch(diary, row, tokens, pairs, extending)
             # from here on the loop waits for the result of the step before
             result = flying
             begun = launched if result is None or launched > result else result
-            flying = None if seconds is None else begun + seconds
-            diary.end.append(math.nan if flying is None else flying)
+            if total:
+                flying = begun + self._launch(diary, row, tokens, total, widest, pairs, extending)
+                diary.end.append(flying)
+            else:  # nobody has anything to run
+                flying = None
+                diary.end.append(math.nan)
+                diary.graph.append(False)
+                diary.level.append(math.nan)
             base = begun + WAKE
             if result is None and flying is None:
                 diary.idle.append((row, IDLE_SLEEP))
@@ -143,13 +148,8 @@ class Engine:
             row += 1
         self._base, self._launched, self._free, self._result, self._flying, self._asked = base, launched, free, result, flying, asked
 
-    def _launch(self, diary: Diary, row: int, tokens: list[int], pairs: list[int], extending: Sequence[int]) -> float | None:
-        """Seconds of the step on the cards; None when there is nothing to run."""
-        total, widest = sum(tokens), max(tokens)
-        if not total:
-            diary.graph.append(False)
-            diary.level.append(math.nan)
-            return None
+    def _launch(self, diary: Diary, row: int, tokens: list[int], total: int, widest: int, pairs: list[int], extending: list[int]) -> float:
+        """Seconds of the step on the cards. `total` and `widest` are the sum and the maximum of `tokens`."""
         graph = not extending and self._graphs and widest <= self._graph_rows
         if extending:
             diary.extending += [(row, r) for r in extending]

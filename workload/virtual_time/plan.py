@@ -14,6 +14,8 @@ from workload.wire import Abort, RankOrder, Submit
 Letter = Submit | Abort | RankOrder
 _ABOUT_REQUESTS = {Submit, Abort}  # kinds of letters that are no orders
 Asked = list[tuple[Rank, Batch]]  # batches that a scheduler has made: their results are booked one by one
+# tokens of every rank's batch, their sum and maximum, pairs, who extends, and what the schedulers were asked for
+Scheduled = tuple[list[int], int, int, list[int], list[int], Asked]
 
 
 class Plan:
@@ -22,7 +24,7 @@ class Plan:
     def __init__(self, ranks: list[Rank]) -> None:
         self.rows = [0] * len(ranks)
         self.pairs = [0] * len(ranks)
-        self.total = self.widest = 0  # sum and maximum of `rows`
+        self._total = self._widest = 0  # sum and maximum of `rows`
         self.due = 0
         self.arrives = math.inf  # when the first letter on its way does
         self.turned: list[Turned] = []  # what came and went between prefill and decode; whoever reads it empties it
@@ -61,17 +63,14 @@ class Plan:
         self.due = loop
         return flying, ordered
 
-    def schedule(self, loop: int, now: float) -> tuple[list[int], list[int], list[int], Asked]:
-        """Tokens and pairs of every rank's batch, who extends, and what the schedulers were asked for.
-
-        A decode counts one token per row, whatever speculation verifies and accepts.
-        """
+    def schedule(self, loop: int, now: float) -> Scheduled:
+        """What every rank runs. A decode counts one token per row, whatever speculation verifies and accepts."""
         tokens, pairs = self.rows, self.pairs
         self.pairs = after = list(map(add, pairs, tokens))
+        if loop < self.due:
+            return tokens, self._total, self._widest, pairs, [], []
         extending: list[int] = []
         asked: Asked = []
-        if loop < self.due:
-            return tokens, pairs, extending, asked
         tokens, pairs, self.rows = tokens.copy(), pairs.copy(), tokens.copy()
         rows, dues = self.rows, self._dues
         for r, due in enumerate(dues):
@@ -90,5 +89,5 @@ class Plan:
                     if batch.extends:
                         extending.append(r)
         self.due = min(dues)
-        self.total, self.widest = sum(rows), max(rows)
-        return tokens, pairs, extending, asked
+        self._total, self._widest = sum(rows), max(rows)
+        return tokens, sum(tokens), max(tokens), pairs, extending, asked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
@@ -57,23 +58,21 @@ class Snapshots:
         moments = _moments(both) + self._moments[:, :, None]
         self._moments = moments[:, :, -1]
         logs = self._logs(diary, ends, both)
-        published = diary.published
-        given = 0
-        for at in scrapes:
+        published, given = diary.published, 0
+        shown: list[dict[int, Published]] = []  # what is new at each scrape, and after the last one, by rank
+        for at in [*scrapes, math.inf]:
             upto = bisect_right(published, at, lo=given, key=_AT)
-            self._complete(published[given:upto], moments, logs)
+            shown.append({known.rank: known for known in published[given:upto]})
             given = upto
-            self._loads(at, self._shown)
-            yield
-        self._complete(published[given:], moments, logs)
-
-    def _complete(self, published: list[Published], moments: Array, logs: list[tuple[list[int], list[float]]]) -> None:
-        """Completes the last snapshot of each rank."""
-        fresh = {known.rank: known for known in published}
-        ranks, rows = [*fresh], [known.row for known in fresh.values()]
-        for known, sums in zip(fresh.values(), moments[:, ranks, rows].T.tolist(), strict=True):
-            changes, values = logs[known.rank]
-            self._shown[known.rank] = Snapshot(known, values[bisect_right(changes, known.row)], tuple(sums))
+        where = [(known.rank, known.row) for fresh in shown for known in fresh.values()]
+        sums = iter(moments[:, [rank for rank, _ in where], [row for _, row in where]].T.tolist())
+        for number, fresh in enumerate(shown):
+            for rank, known in fresh.items():
+                changes, values = logs[rank]
+                self._shown[rank] = Snapshot(known, values[bisect_right(changes, known.row)], tuple(next(sums)))
+            if number < len(scrapes):
+                self._loads(scrapes[number], self._shown)
+                yield
 
     def _logs(self, diary: Diary, ends: Array, both: Launched) -> list[tuple[list[int], list[float]]]:
         """Per rank the loops in which its throughput changes, and the values between them: one more than loops."""
