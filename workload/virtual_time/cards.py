@@ -61,7 +61,9 @@ class Cards:
             # as nearly always: the KV alone tells the cards apart
             rows, level = self._experts.decode(total)
             layer = self._weights + max(pairs) * self._per_pair + self._decode_part + rows * self._decode_row
-            return ((self._graph if graph else self._eager) + self._layers * layer) * self._scatter(), level
+            if not self._noise:
+                self._draw_noise()
+            return ((self._graph if graph else self._eager) + self._layers * layer) * (self._noise.pop() * self.stretch), level
         if self._ill or not (self._linear or extending):
             works = [
                 Work(prefill_tokens=n, prefill_pairs=p, graph=graph) if r in extending else Work(n, p, graph=graph)

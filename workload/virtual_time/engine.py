@@ -97,8 +97,8 @@ class Engine:
         """
         diary, plan, results, width = self._diary, self._plan, self.results, self._width
         base, launched, free, result, flying, asked = self._base, self._launched, self._free, self._result, self._flying, self._asked
-        ready, row = diary.hosts.ready, len(diary.base)
-        while row < BLOCK and base < until and not results.finished:
+        ready, finished, row = diary.hosts.ready, results.finished, len(diary.base)
+        while row < BLOCK and base < until and not finished:
             loop = diary.first + row
             if self._disturbed:
                 met = self._meet(row, base, free or [launched] * len(self.ranks), result)

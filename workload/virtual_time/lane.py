@@ -36,39 +36,41 @@ class Lane:
         With `flying` the batch of the last of them, whose result is still to come, is returned for `Scheduler.complete`, if it was
         counted; the others brought nobody's first or last token, and nothing is to be booked for them.
         """
-        counted = step - self._counted_from
-        rows = self.rows
+        counted, rows = step - self._counted_from, self.rows
         self._counted_from = step
-        if counted <= 0 or not rows:
+        if not self._tell(counted) or not flying:
             return None
-        scheduler = self.scheduler
-        scheduler.count(counted)
-        self.pairs += counted * rows
-        self._left -= counted
-        if not flying:
-            return None
-        requests, pairs = tuple(scheduler.running), self.pairs - rows
+        requests, pairs = tuple(self.scheduler.running), self.pairs - rows
         return Batch("decode", rows, pairs, 0, 0, requests, (1,) * rows, rows=rows, row_pairs=pairs)
+
+    def _tell(self, counted: int) -> bool:
+        """Tells the scheduler of so many counted steps. Whether there were any."""
+        if counted <= 0 or not self.rows:
+            return False
+        self.scheduler.count(counted)
+        self.pairs += counted * self.rows
+        self._left -= counted
+        return True
 
     def ask(self, step: int) -> Batch | None:
         """The scheduler's own batch for `step`."""
         scheduler = self.scheduler
         counted, before = step - self._counted_from, self.rows
+        self._counted_from = step + 1
         if counted > 0 and before and scheduler.kv.free >= before * (counted + 1):
             batch = scheduler.decode(counted + 1)  # nobody has come, or it would have been told of the steps before
         else:
-            self.catch_up(step)
+            self._tell(counted)
             batch = scheduler.next_batch()
-        self._counted_from = step + 1
         running = scheduler.running
         self.rows = rows = len(running)
-        if batch is not None and batch.extends and rows == before + len(batch.requests) - len(batch.last):
+        if batch is None or not batch.extends or rows != before + len(batch.requests) - len(batch.last):
+            self.pairs = sum([r.prompt + r.scheduled for r in running])
+            self._left = min([r.output - r.scheduled for r in running], default=_NEVER)
+        else:
             for new in running[before:]:  # nobody was aborted, and who runs stands still for this step
                 self.pairs += new.prompt + new.scheduled
                 self._left = min(self._left, new.output - new.scheduled)
-        else:
-            self.pairs = sum([r.prompt + r.scheduled for r in running])
-            self._left = min([r.output - r.scheduled for r in running], default=_NEVER)
         if scheduler.waiting_uncached_tokens or (rows and scheduler.acceptance is not None) or (self.split and not scheduler.idle):
             self.due = step + 1  # somebody is to be prefilled, drafts are to be drawn, or something may come over a link
         elif not rows:

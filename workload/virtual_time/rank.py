@@ -73,7 +73,8 @@ class Rank:
         self._prefill_us += round((now - max(launched, self._prefill_done)) * 1e6)
         self._prefill_done = now
         self._hit_rate = batch.cached_tokens / (batch.cached_tokens + batch.tokens)
-        self.log()
+        if self._drafts:
+            self.log()
 
     def turn(self, now: float) -> Turned:
         """Moves the queues of a split engine."""
