@@ -12,7 +12,7 @@ import numpy as np
 
 from collector import signals
 from collector.model import FloatArray, Window, once_a_window
-from diagnose import cards, lockstep
+from diagnose import cards, lockstep, sums
 from diagnose.model import Share
 
 EFFICIENCY = (0.4, 0.7, 1.0)
@@ -86,9 +86,7 @@ def _fitted(window: Window) -> PairCost | None:
 
 def _thinned(values: FloatArray) -> FloatArray:
     """At most MOST_POINTS consecutive means: a slope is taken over all pairs of points, so its cost grows with their square."""
-    parts = min(MOST_POINTS, len(values))
-    starts = np.linspace(0, len(values), parts, endpoint=False).astype(np.intp)
-    return np.asarray(np.add.reduceat(values, starts) / np.diff(np.append(starts, len(values))))
+    return np.asarray(sums.by_part(values[None], min(MOST_POINTS, len(values)))[0])
 
 
 def _history(window: Window, baseline: Window | None) -> PairCost | None:
@@ -168,14 +166,14 @@ def dealt(window: Window) -> bool:
 
 
 def _only_decodes(window: Window) -> bool:
-    return window.has(signals.PREFILL_TOKENS) and float(np.nan_to_num(window.mean(signals.PREFILL_TOKENS)).sum()) == 0.0
+    return window.has(signals.PREFILL_TOKENS) and sums.total(window.mean(signals.PREFILL_TOKENS)) == 0.0
 
 
 @once_a_window
 def tokens_per_step(window: Window) -> float | None:
     """Tokens that the whole group puts into one step; None when not observed."""
     tokens = lockstep.per_step(window, signals.ATTENTION_TOKENS)
-    return float(np.nan_to_num(tokens).sum()) if np.isfinite(tokens).any() else None
+    return sums.total(tokens) if np.isfinite(tokens).any() else None
 
 
 @once_a_window
@@ -183,7 +181,7 @@ def balancedness(window: Window) -> float | None:
     """Mean over cards / max over cards of expert load, 1 is level; from the sum and count of the window alone, as the engine's summary
     holds the whole life. None when not observed or no observation fell into the window."""
     total, count = window.mean(signals.BALANCEDNESS_SUM), window.mean(signals.BALANCEDNESS_COUNT)
-    counted = float(np.nan_to_num(count).sum())
+    counted = sums.total(count)
     if not np.isfinite(total).any() or not counted > lockstep.LEAST_RATE:
         return None
-    return float(np.nan_to_num(total).sum()) / counted
+    return sums.total(total) / counted

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collector import signals
-from diagnose import blocks, freshness, lockstep
+from diagnose import blocks, freshness, lockstep, sums
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity, Share
 from diagnose.rules import Limits, Threshold, rule
 
@@ -70,6 +70,6 @@ def stale_ledger(case: Case, limit: Limits) -> Finding | Healthy | NoData:
 def _slowest(window: Window) -> float:
     """Steps per second of the group in the slowest of the window's blocks in which it stepped; infinite without steps: prompts and faults
     come and go within a window, and a snapshot spans the steps of its own time."""
-    steps = blocks.means(window, signals.STEPS_ACTIVE) + np.nan_to_num(blocks.means(window, signals.STEPS_IDLE))
+    steps = blocks.means(window, signals.STEPS_ACTIVE) + sums.zeroed(blocks.means(window, signals.STEPS_IDLE))
     rates = lockstep.nanmedian(steps)
-    return float(np.min(rates, where=np.nan_to_num(rates) > lockstep.LEAST_RATE, initial=np.inf))
+    return float(np.min(rates, where=sums.zeroed(rates) > lockstep.LEAST_RATE, initial=np.inf))
