@@ -202,12 +202,14 @@ def once_a_window(derive: Callable[Concatenate[Window, _P], _T]) -> Callable[Con
     @wraps(derive)
     def asked(window: Window, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         key = (derive, args, *kwargs.items()) if args or kwargs else derive
-        if key not in window.derived:
-            found = derive(window, *args, **kwargs)
-            if isinstance(found, np.ndarray):
-                found.flags.writeable = False
-            window.derived[key] = found
-        return cast("_T", window.derived[key])
+        try:
+            return cast(_T, window.derived[key])
+        except KeyError:
+            pass
+        found = window.derived[key] = derive(window, *args, **kwargs)
+        if isinstance(found, np.ndarray):
+            found.flags.writeable = False
+        return found
 
     return asked
 
@@ -236,8 +238,11 @@ def _summary(window: Window) -> _Summary:
         for part in (names[k : k + size] for k in range(0, len(names), size)):
             table = np.stack([window.values[name] for name in part])
             known = np.isfinite(table)
-            weight, total = known @ weights, np.where(known, table, 0.0) @ weights
-            mean = np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), np.nan)
+            if known.all() and columns:  # as often, and three times as fast
+                mean = table @ weights / weights.sum()
+            else:
+                weight, total = known @ weights, np.where(known, table, 0.0) @ weights
+                mean = np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), np.nan)
             mean.flags.writeable = False
             means.update(zip(part, mean, strict=True))
             seen.update(name for name, some in zip(part, np.any(known, axis=(1, 2)).tolist(), strict=True) if some)

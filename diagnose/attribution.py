@@ -24,6 +24,10 @@ the engine's own cadence narrows it."""
 MOST_POINTS = 60
 """Points in a slope: 1,770 pairs, a tenth of a millisecond; five minutes give means of five seconds, longer than any flush."""
 
+SLIGHT = 0.04
+"""Share of step time that all attention of the busiest rank takes at the dearest below which its price is left as the card has it: what its
+range leaves open, 0.6 of that, is half of the least that is blamed, and a cadence that follows such pairs has another cause. Arithmetic."""
+
 DRIFT = 0.05
 """Share of step time by which a healthy engine's windows differ: benchmarks/healthy_spread.py, largest 0.03."""
 
@@ -41,7 +45,9 @@ class PairCost:
 def pair_cost(window: Window, baseline: Window | None = None) -> PairCost | None:
     """Seconds per pair from the card's bandwidth and the KV cache's bytes per token, narrowed by the window's own cadence if that varies
     with the busiest rank's pairs, and by the rise over the past if the busiest rank's pairs grew; None when nothing supports a figure."""
-    cost = physical_cost(window)
+    cost, step = physical_cost(window), lockstep.cadence(window)
+    if cost is not None and step is not None and cost.high * lockstep.most(mean_pairs(window)) < SLIGHT * step:
+        return cost
     for other in (_fitted(window), _history(window, baseline)):
         cost = _narrowed(cost, other)
     return cost

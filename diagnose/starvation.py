@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collector import signals
-from collector.model import Window
+from collector.model import FloatArray, Window, once_a_window
 from diagnose import lockstep, sums
 from diagnose.case import Case
 from diagnose.model import Evidence, Share
@@ -61,7 +61,7 @@ def cause(case: Case, row: int) -> Cause | None:
     rank = window.ranks[row]
     stopped, blocked = window.mean(signals.PROCESS_STOPPED)[row], window.mean(signals.PROCESS_BLOCKED)[row]
     held, queued = window.mean(signals.CGROUP_THROTTLED)[row], window.mean(signals.RUN_QUEUE_DELAY)
-    usual = float(sums.zeroed(lockstep.peers_median(queued))[row])
+    usual = float(_usual_delay(window)[row])
     if stopped >= SEEN:
         return Cause(
             "is stopped by a signal (state T)",
@@ -89,6 +89,12 @@ def cause(case: Case, row: int) -> Cause | None:
             _evidence(signals.PROCESS_BLOCKED, rank, blocked, what, SEEN),
         )
     return None
+
+
+@once_a_window
+def _usual_delay(window: Window) -> FloatArray:
+    """(R,) the median of the other processes' run-queue delay, s/s; 0 where none was read."""
+    return sums.zeroed(lockstep.peers_median(window.mean(signals.RUN_QUEUE_DELAY)))
 
 
 def _suspects(window: Window) -> list[int]:

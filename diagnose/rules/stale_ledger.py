@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from diagnose.case import Case
 
 
+_FRESH = "no rank's load snapshots have stopped while it steps"
+
+
 @rule(
     klass=Class.LOAD,
     severity=Severity.TICKET,
@@ -39,10 +42,12 @@ def stale_ledger(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     if missing := window.missing(signals.SNAPSHOT_AGE, signals.STEPS_ACTIVE):
         return NoData(missing, "whether snapshots keep up with the steps was not observed")
     age = freshness.last(window.get(signals.SNAPSHOT_AGE))
+    if not (age > limit.age).any():
+        return Healthy(_FRESH)
     least = max(limit.age, limit.steps / _slowest(window))
     stale = np.isfinite(age) & (age > least) & (freshness.stepping(window, age) > limit.stood)
     if not stale.any():
-        return Healthy("no rank's load snapshots have stopped while it steps")
+        return Healthy(_FRESH)
     rows = tuple(int(k) for k in np.flatnonzero(stale))
     names = case.rank_ids(rows)
     oldest = float(age[list(rows)].max())

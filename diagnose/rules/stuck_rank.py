@@ -37,13 +37,13 @@ def stuck_rank(case: Case, limit: Limits) -> Finding | Healthy | NoData:
             return Healthy("steps were counted to the end of the window")
         return NoData(missing, "whether the ranks still make progress was not observed")
     age = freshness.last(case.window.get(signals.SNAPSHOT_AGE))
-    work = sums.zeroed(freshness.last(case.window.get(signals.RUNNING))) + sums.zeroed(freshness.last(case.window.get(signals.WAITING)))
     old = np.isfinite(age) & (age > limit.age)
     if not old.any():
         return Healthy(f"every rank published its load within the last {np.nanmax(age):.1f} s")
     stale = old & ~(freshness.stepping(case.window, age) > limit.stood)
     if not stale.any():
         return Healthy("the ranks whose snapshots are old go on stepping")
+    work = sums.zeroed(freshness.last(case.window.get(signals.RUNNING))) + sums.zeroed(freshness.last(case.window.get(signals.WAITING)))
     if not (stale & (work > 0)).any():
         return Healthy("the ranks whose snapshots are old have no work")
     everyone = bool(stale[np.isfinite(age)].all())
