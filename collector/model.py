@@ -236,7 +236,7 @@ def _summary(window: Window) -> _Summary:
     for (rows, columns), names in shapes.items():
         size = max(1, _AT_ONCE // max(1, rows * columns))
         for part in (names[k : k + size] for k in range(0, len(names), size)):
-            table = np.stack([window.values[name] for name in part])
+            table = np.concatenate([window.values[name] for name in part])  # (signals x R, T)
             known = np.isfinite(table)
             if known.all() and columns:  # as often, and three times as fast
                 mean = table @ weights / weights.sum()
@@ -244,6 +244,6 @@ def _summary(window: Window) -> _Summary:
                 weight, total = known @ weights, np.where(known, table, 0.0) @ weights
                 mean = np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), np.nan)
             mean.flags.writeable = False
-            means.update(zip(part, mean, strict=True))
-            seen.update(name for name, some in zip(part, np.any(known, axis=(1, 2)).tolist(), strict=True) if some)
+            means.update(zip(part, mean.reshape(len(part), rows), strict=True))
+            seen.update(name for name, some in zip(part, known.reshape(len(part), -1).any(axis=1).tolist(), strict=True) if some)
     return _Summary(means, frozenset(seen))
