@@ -21,7 +21,7 @@ from dashboards import build
 from workload.cluster import Cluster
 from workload.config import ClusterConfig
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.beside(row=1)]
 
 FAULT, CLASS, RANK = "host_cpu_starved", "single-point", 2
 LONG = 300.0
