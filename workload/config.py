@@ -15,6 +15,7 @@ from workload.vllm.settings import VllmFlags
 
 __all__ = [
     "CHAT",
+    "EXPERTS",
     "VERSION",
     "Budget",
     "ClosedLoop",
@@ -59,6 +60,9 @@ class Budget(msgspec.Struct, frozen=True):
 
     refresh_seconds: float = REFRESH_SECONDS
     skip_same: bool = True
+
+
+EXPERTS = 256  # per layer, as in GLM-5 and DeepSeek-V3
 
 
 class Experts(msgspec.Struct, frozen=True):
@@ -113,6 +117,12 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"dense engines on device {self.device!r}: only virtual cards can step alone; use device 'virtual'")
         if not 1 <= self.slowdown <= 100:
             raise ValueError(f"slowdown {self.slowdown:g}: a step can take 1 to 100 times as long")
+        places = EXPERTS + self.experts.redundant
+        if self.ranks > places and (self.vllm is None or self.vllm.moe):
+            raise ValueError(
+                f"{self.ranks} ranks for {EXPERTS} experts and {self.experts.redundant} further copies: {self.ranks - places} cards would"
+                f" hold none; set experts.redundant to {self.ranks - EXPERTS} or more, or take {places} ranks or fewer"
+            )
         if self.device == "virtual":
             from workload.device import catalogue
             from workload.device.roofline import Roofline  # which itself needs this module

@@ -36,6 +36,8 @@ class Desk:
 
     def place(self, rank: int) -> int:
         """Where a request goes that the router gave to `rank`: the next rank that is not drained, and `rank` if all are."""
+        if not self._drained:
+            return rank
         for step in range(self._ranks):
             if (candidate := (rank + step) % self._ranks) not in self._drained:
                 return candidate
@@ -43,6 +45,8 @@ class Desk:
 
     def shape(self, rank: int, request: Shape) -> Shape:
         """What a request is once it is on `rank`. A stranger's beginning is in another rank's cache, and of no use here."""
+        if not self._strangers:
+            return request
         share = self._strangers.get(rank, 0.0)
         if share and self._rng.random() < share:
             return msgspec.structs.replace(request, cached=0, prefix=())

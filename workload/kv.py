@@ -22,7 +22,8 @@ class KvPool:
 
     @property
     def used(self) -> int:
-        return min(self._taken + self.reserved, self.capacity)
+        used = self._taken + self.reserved
+        return min(self.capacity, used)
 
     def take(self, tokens: int) -> None:
         # `free`, without the call; it is negative while a reservation waits, and then nothing may be taken

@@ -110,6 +110,8 @@ class RankPrefixes:
 
     def progressed(self, first: Iterable[int], finished: Iterable[int]) -> None:
         """A prompt can be shared once it is prefilled, the answer once it is complete."""
+        if not self._live:
+            return
         for rid in first:
             if (live := self._live.get(rid)) is not None:
                 self.cache.insert(live.chain)

@@ -8,7 +8,6 @@ one in flight is known, so a request's progress is counted when its step is sche
 from __future__ import annotations
 
 from collections import deque
-from operator import attrgetter
 
 from workload.config import Limits
 from workload.kv import KvPool
@@ -24,7 +23,6 @@ __all__ = ["Batch", "Request", "Result", "Retracted", "Scheduler"]
 
 _DEFAULTS = EngineFlags()
 _NOTHING_RETRACTED = Retracted()
-_ABORTED = attrgetter("aborted")
 
 
 class Scheduler:
@@ -42,6 +40,7 @@ class Scheduler:
         self._partial: Request | None = None  # admitted, its prefill not complete
         self._live: dict[int, Request] = {}
         self._retracted = _NOTHING_RETRACTED
+        self._aborts = False  # whether there ever was one
 
     def submit(self, request: Request) -> None:
         if request.prompt + request.output > self.kv.capacity:
@@ -50,6 +49,14 @@ class Scheduler:
             request.cached = self.prefixes.arrived(request.rid, request.prefix, request.keeps, request.prompt, request.output)
         self._live[request.rid] = request
         self._enqueue(request)
+
+    def count(self, steps: int) -> None:
+        """Schedules so many decodes of all who run, as `decode` may, and tells nothing of them."""
+        for request in self.running:
+            request.scheduled += steps
+            request.held += steps
+        self.kv.take(steps * len(self.running))
+        self.ratio.decoded(steps)
 
     def abort(self, rids: list[int]) -> None:
         self.prefixes.gone(rids)
@@ -67,20 +74,17 @@ class Scheduler:
 
     def next_batch(self) -> Batch | None:
         """The next step's batch; None when this rank has nothing to run."""
-        return self._extend() or self._decode()
+        return self._extend() or self.decode()
 
     def complete(self, batch: Batch) -> Result:
         """Books the result of a step that has ended on the card."""
-        result = Result([r.rid for r in batch.first if not r.aborted])
-        result.finished = [r.rid for r in batch.last if not r.aborted and self._ended(r)]
-        if any(map(_ABORTED, batch.requests)):
-            result.generated = sum(gain for r, gain in zip(batch.requests, batch.gains, strict=True) if not r.aborted)
-        else:
-            result.generated = sum(batch.gains)
-        self.prefixes.progressed(result.first, result.finished)
-        if self.idle:
+        first = [r.rid for r in batch.first if not r.aborted] if batch.first else []
+        finished = [r.rid for r in batch.last if not r.aborted and self._ended(r)] if batch.last else []
+        lost = sum([gain for r, gain in zip(batch.requests, batch.gains, strict=True) if r.aborted]) if self._aborts else 0
+        self.prefixes.progressed(first, finished)
+        if not self._live:
             self.ratio.idle()
-        return result
+        return Result(first, finished, sum(batch.gains) - lost, lost)
 
     @property
     def waiting_tokens(self) -> int:
@@ -90,8 +94,10 @@ class Scheduler:
     @property
     def waiting_uncached_tokens(self) -> int:
         """Prompt tokens still to be prefilled, the rest of the chunked one included."""
+        if not self.waiting and self._partial is None:  # as nearly always
+            return 0
         rest = self._partial.context - self._partial.filled if self._partial else 0
-        return (sum([r.context - r.cached for r in self.waiting]) if self.waiting else 0) + rest
+        return sum([r.context - r.cached for r in self.waiting]) + rest
 
     @property
     def awaited_tokens(self) -> int:
@@ -117,6 +123,7 @@ class Scheduler:
     def _drop(self, request: Request) -> None:
         """Forgets an aborted or failed request; whoever calls takes it out of its queue."""
         del self._live[request.rid]
+        self._aborts = True
         request.aborted = True  # a step in flight may still hold it
         self._release(request)
 
@@ -134,11 +141,12 @@ class Scheduler:
         self._partial = step.partial
         if not step.tokens:
             return None
-        ride = tuple(self.running) if rows else ()
+        if not rows:
+            self.running += [r for r in step.ended if r.scheduled < r.output]
+            return step.batch()
+        ride = tuple(self.running)
         row_pairs, gains, _ = self._progress(ride)
-        if rows:
-            self.running = [r for r in ride if r.scheduled < r.output]
-        self.running += [r for r in step.ended if r.scheduled < r.output]
+        self.running = [r for r in (*ride, *step.ended) if r.scheduled < r.output]
         return step.batch(ride, row_pairs, gains)
 
     def _admit(self, joining: list[Request], rows: int) -> Request | None:
@@ -160,15 +168,20 @@ class Scheduler:
         self._hold(request, request.context)
         return request
 
-    def _decode(self) -> Batch | None:
+    def decode(self, steps: int = 1) -> Batch | None:
+        """A decode of all who run; None when there is none.
+
+        It may be the last of `steps`, for all of which the pool has room, and before which nobody gets a last token and no draft is made.
+        """
         width = self.acceptance.width if self.acceptance else 1
         self._make_room(width)
         if not self.running:
             return None
         batch = tuple(self.running)
-        pairs, gains, accepted = self._progress(batch)
+        pairs, gains, accepted = self._progress(batch, steps)
         self.running = [r for r in batch if r.scheduled < r.output]
         last = () if len(self.running) == len(batch) else tuple([r for r in batch if r.scheduled == r.output])
+        self.ratio.decoded(steps - 1)
         self.ratio.decoded()
         rows = len(batch)
         return Batch(
@@ -186,15 +199,15 @@ class Scheduler:
             accepted=accepted,
         )
 
-    def _progress(self, batch: tuple[Request, ...]) -> tuple[int, tuple[int, ...], int]:
-        """Schedules a decode of these requests. Returns their pairs, the tokens that each gets, and how many drafts were accepted."""
+    def _progress(self, batch: tuple[Request, ...], steps: int = 1) -> tuple[int, tuple[int, ...], int]:
+        """Schedules `steps` decodes of these requests. Returns the last one's pairs, tokens for each of them, and accepted drafts."""
         if self.acceptance is None:  # one token each
-            self.kv.take(len(batch))
-            pairs = 0
+            self.kv.take(len(batch) * steps)
+            pairs = -len(batch)
             for request in batch:
+                request.held += steps
+                request.scheduled += steps
                 pairs += request.prompt + request.scheduled
-                request.held += 1
-                request.scheduled += 1
             return pairs, (1,) * len(batch), 0
         pairs = accepted = 0
         gains = []

@@ -36,13 +36,14 @@ class _Controller:
         budget = config.budget
         self._router = Router(method, config.ranks, refresh_seconds=budget.refresh_seconds, skip_same=budget.skip_same)
         self._read = read
+        self._by_room = method == "follow_bootstrap_room"
         self._rooms = random.Random(config.seed + 3)
 
     def choose(self, now: float, tokens: int, pinned: int | None) -> int:
         if pinned is None and self._router.due(now):
             self._router.refresh(now, (_rank_load(s) for s in self._read()))
         # the proxy before a split engine draws each request's room at random from 63 bits
-        return self._router.choose(tokens, pinned, room=self._rooms.getrandbits(63))
+        return self._router.choose(tokens, pinned, room=self._rooms.getrandbits(63) if self._by_room else None)
 
     def ended(self, rank: int) -> None:
         """The controller never hears of it but through the snapshots."""

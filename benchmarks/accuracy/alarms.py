@@ -26,10 +26,10 @@ from workload import harmless
 from workload.config import ClusterConfig
 from workload.schedule import Scheduled
 from workload.virtual_time.columns import Column
-from workload.virtual_time.ledger import Snapshot
 from workload.virtual_time.pages import LOADS_TYPE, METRICS_TYPE, LoadsPage, MetricsPage
 from workload.virtual_time.recording import ENGINE, START
 from workload.virtual_time.simulate import simulate
+from workload.virtual_time.snapshots import Snapshot
 
 SEGMENT = 1800.0  # s of one run
 WARM = 60.0

@@ -28,7 +28,7 @@ from slowrank.service import samples
 from slowrank.service.cadence import METRICS
 from slowrank.service.office import Office
 from slowrank.service.watch import Watch
-from workload.config import ClusterConfig, Experts
+from workload.config import EXPERTS, ClusterConfig, Experts
 from workload.schedule import Scheduled
 from workload.virtual_time import recording
 from workload.virtual_time.simulate import simulate
@@ -41,12 +41,6 @@ SCRAPE = 15.0
 
 OFTEN = 1.0
 """s between pages of metrics in a capture, of which slowrank takes those that it would ask for: every 5 s, or 2 s when it suspects."""
-
-AHEAD = 120.0
-"""s; pages of cards were seen 42 s before others of their time."""
-
-EXPERTS = 256
-"""Of the workload's model: more cards than that need as many copies, or some hold none."""
 
 NAMES = frozenset(name for rule in recordings() for name in re.findall(r"\bsglang:\w+", rule.expr))
 """Series of an engine's own page that are kept: those that recording rules read."""
@@ -177,16 +171,7 @@ def _capture(story: Story, path: Path) -> Path:
 
 
 def _pages(story: Story, capture: Path) -> Iterator[Page]:
-    """In order of arrival: a capture of a simulation holds pages of cards before others of their time."""
-    waiting: list[tuple[float, int, Page]] = []
-    newest = START
-    for number, page in enumerate(read_capture(capture)):
-        newest = max(newest, page.arrived)
-        heapq.heappush(waiting, (page.arrived, number, replace(page, engine=story.engine)))
-        while newest - waiting[0][0] > AHEAD:
-            yield heapq.heappop(waiting)[2]
-    while waiting:
-        yield heapq.heappop(waiting)[2]
+    return (replace(page, engine=story.engine) for page in read_capture(capture))
 
 
 def _of_page(page: Page) -> Iterator[str]:

@@ -8,7 +8,6 @@ import re
 
 import pytest
 
-from collector.model import Page, Source
 from deploy.preview import history
 from deploy.preview.__main__ import SHOTS
 from deploy.preview.history import SCRAPE, START, STORIES, Story
@@ -48,15 +47,6 @@ def test_both_pages_are_scraped_and_the_engine_is_judged(written):
 def test_levels_of_cards_are_in_it(written):
     """What the rank page asks for."""
     assert any(series.startswith("slowrank_card_temperature_celsius{") for series, _ in written)
-
-
-def test_pages_of_a_capture_come_in_order(tmp_path, monkeypatch):
-    """A simulation writes cards' pages ahead of others of their time; slowrank would have them in turn."""
-    story = Story("small", ranks=2)
-    arrivals = [5.0, 60.0, 6.0, 7.0, 130.0, 8.0, 300.0]
-    pages = [Page("e", "n", Source.SGLANG_METRICS, START + at, 0.0, 200, "", b"", None) for at in arrivals]
-    monkeypatch.setattr(history, "read_capture", lambda _: iter(pages))
-    assert [page.arrived - START for page in history._pages(story, tmp_path)] == sorted(arrivals)
 
 
 def test_pictures_are_of_engines_that_are_simulated():

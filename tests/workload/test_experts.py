@@ -7,9 +7,9 @@ import statistics
 import numpy as np
 import pytest
 
-from workload.config import Experts
+from workload.config import EXPERTS, ClusterConfig, Experts, VllmFlags
 from workload.device import Work, placement
-from workload.device.experts import EXPERTS, SAMPLED_LAYERS, TOP_K, ExpertLoad, balancedness, hottest
+from workload.device.experts import SAMPLED_LAYERS, TOP_K, ExpertLoad, balancedness, hottest
 from workload.device.roofline import Roofline
 
 DECODES = [Work(decode_tokens=9, decode_pairs=54_000)] * 8
@@ -150,3 +150,11 @@ def test_impossible_experts_are_refused():
     """A spread below zero or a negative number of copies is named."""
     with pytest.raises(ValueError, match="redundant -1"):
         Experts(redundant=-1)
+
+
+def test_cards_without_experts_are_refused():
+    """Of 256 experts 300 cards cannot have one each: 44 further copies are needed, and are named; a dense model needs none."""
+    with pytest.raises(ValueError, match=r"300 ranks for 256 experts and 43 further copies: 1 cards .* to 44 or more, or take 299 ranks"):
+        ClusterConfig(ranks=300, experts=Experts(redundant=43))
+    assert ClusterConfig(ranks=300, experts=Experts(redundant=44)).ranks == 300
+    assert ClusterConfig(ranks=300, vllm=VllmFlags(moe=False)).ranks == 300

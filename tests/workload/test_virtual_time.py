@@ -11,9 +11,10 @@ import pytest
 from tests.workload.played import Window, exactly, play
 from workload.config import ClusterConfig, EngineFlags, Lengths, OpenLoop, Traffic
 from workload.schedule import Scheduled
+from workload.scheduler import Batch
 from workload.scheduling.settings import Speculation
 from workload.virtual_time.control import VirtualControl
-from workload.virtual_time.engine import Engine
+from workload.virtual_time.lane import Lane
 from workload.virtual_time.simulate import simulate
 from workload.virtual_time.table import Table
 from workload.wire import Pin
@@ -126,24 +127,23 @@ def test_speculation_makes_as_many_tokens_as_are_accepted():
         ("drained_rank:rank=0",),
     ],
 )
-def test_a_quiet_step_is_the_step_that_it_would_be(faults, monkeypatch):
-    """Whether loops in which nothing happens are counted in short or worked off like any other makes no difference to any number."""
-    stretches = []
-    coast = Engine._coast
+def test_a_counted_step_is_the_step_that_it_would_be(faults, monkeypatch):
+    """Whether steps in which nothing happens are counted on or asked of the schedulers like any other makes no difference to any number."""
+    asked = []
+    ask = Lane.ask
 
-    def counted(self: Engine, until: float) -> None:
-        stretches.append(until)
-        coast(self, until)
+    def every_step(self: Lane, step: int) -> Batch | None:
+        asked.append(step)
+        batch = ask(self, step)
+        self.due = step + 1
+        return batch
 
-    monkeypatch.setattr(Engine, "_coast", counted)
-    short = play(*faults, seconds=20.0)
-    assert stretches
-    monkeypatch.setattr(Engine, "_quiet", lambda self: False)
-    stretches.clear()
+    counted = play(*faults, seconds=20.0)
+    monkeypatch.setattr(Lane, "ask", every_step)
     whole = play(*faults, seconds=20.0)
-    assert stretches == []
-    assert (np.array(short._metrics) == np.array(whole._metrics)).all()
-    assert short._loads == whole._loads
+    assert len(asked) > 300 * 8  # at least half of the steps of 20 s
+    assert (np.array(counted._metrics) == np.array(whole._metrics)).all()
+    assert counted._loads == whole._loads
 
 
 def test_the_collector_is_as_it_was_afterwards():

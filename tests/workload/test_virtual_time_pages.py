@@ -224,6 +224,28 @@ def test_the_cards_pages_tell_a_hot_card_and_change_nothing_else(tmp_path):
         assert bodies(tmp_path / "with", source) == bodies(tmp_path / "without", source)
 
 
+@pytest.mark.parametrize(
+    ("slowdown", "fault"),
+    [
+        (1.0, "gpu_throttled:rank=1,onset=20"),
+        (100.0, "gpu_throttled:rank=1,onset=20"),  # steps of four seconds, longer than from one scrape to the next
+        (1.0, "stuck_rank:rank=1,onset=20,duration=33"),
+        (1.0, "stuck_rank:rank=1,onset=20"),
+    ],
+)
+def test_a_capture_is_in_the_order_of_time(tmp_path, slowdown, fault):
+    """A page of the cards stands behind all pages before its time and before all later ones, however long steps take and pages stand still;
+    of one moment the loads come first, then the metrics, then the cards."""
+    with Recording(tmp_path / "capture") as recording:
+        simulate(ClusterConfig(ranks=4, slowdown=slowdown), [parse(fault)], 90.0, recording, cards=recording.cards)
+    lines = [json.loads(line) for line in gzip.decompress((tmp_path / "capture").read_bytes()).splitlines()[1:]]
+    expected = []
+    for second in range(90):
+        kinds = ["sglang-loads", "sglang-metrics", "dcgm"] if second % 5 == 0 else ["sglang-loads"]
+        expected += [(START + second, kind) for kind in kinds]
+    assert [(line["arrived"], line["source"]) for line in lines] == expected
+
+
 def recorded(path: Path, flags: EngineFlags, fault: str) -> list[list[dict[str, Any]]]:
     """Each rank's entry of each `/v1/loads` of half a minute of 4 ranks with the fault from second 10 on."""
     with Recording(path) as recording:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Callable
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from workload.config import ClusterConfig, Experts, Limits
 from workload.device import Work
@@ -15,8 +19,9 @@ from workload.device.experts import ExpertLoad, balancedness
 from workload.device.roofline import Roofline
 from workload.device.state import HEALTHY
 from workload.scheduler import Batch, Request, Scheduler
+from workload.virtual_time.block import Stretches
 from workload.virtual_time.cards import Cards
-from workload.virtual_time.cards import Experts as FastExperts
+from workload.virtual_time.experts import Experts as FastExperts
 from workload.virtual_time.hosts import HostTimes
 from workload.virtual_time.lane import Lane
 from workload.virtual_time.processor import Processor
@@ -76,8 +81,6 @@ def test_counted_steps_are_the_schedulers_own(seed):
         expected = real.next_batch()
         tokens_pairs = (rows, pairs) if rows else None
         if messages or lane.due <= step:
-            if not messages:
-                lane.catch_up(step)
             batch = lane.ask(step)
             asked += 1
             tokens_pairs = (batch.tokens, batch.pairs) if batch else None
@@ -129,7 +132,7 @@ def test_a_step_costs_what_the_roofline_says(dispatch, monkeypatch):
             tokens[r] = 700
         pairs = [n * rng.randint(1000, 9000) for n in tokens]
         graph = not extending
-        seconds, level = cards.step(tokens, sum(tokens), pairs, extending, graph=graph)
+        seconds, level = cards.step(tokens, sum(tokens), max(tokens), pairs, extending, graph=graph)
         works = [
             Work(prefill_tokens=n, prefill_pairs=p, graph=graph) if r in extending else Work(n, p, graph=graph)
             for r, (n, p) in enumerate(zip(tokens, pairs, strict=True))
@@ -198,12 +201,36 @@ def test_the_hottest_card_is_that_of_the_copies():
         assert level == pytest.approx(balancedness(copies))
 
 
-@pytest.mark.parametrize("widest", [0, 20, 60])
-def test_a_plain_decode_is_the_same_step(widest):
-    """While the KV alone tells the cards apart, total rows and most pairs say all; wider batches are not plain."""
-    cards, again = (Cards(ClusterConfig(ranks=4, seed=2)) for _ in range(2))
-    tokens, pairs = [1, 2, widest, 3], [1000, 90_000, 5000 * widest, 70_000]
-    assert cards.plain(max(tokens)) == (widest < 37)  # 2 FLOP x 37 tokens at .75 x 296 TFLOP/s take as long as a byte at 3 TB/s
-    if cards.plain(max(tokens)):
-        whole = cards.step(tokens, sum(tokens), pairs, [], graph=True)
-        assert again.decode(sum(tokens), max(pairs), graph=True) == whole
+def test_mixes_drawn_ahead_are_those_that_would_be_drawn_in_turn(monkeypatch):
+    """Also when a card becomes hot amid them, whose copies are drawn from the same numbers, and when it is well again."""
+    found = []
+    for ahead in (1, 64):
+        monkeypatch.setattr("workload.virtual_time.experts._AHEAD", ahead)
+        experts = FastExperts(ClusterConfig(seed=7))
+        steps = []
+        for step in range(1500):
+            if step in (470, 900):
+                experts.concentrate(2, 0.4 if step == 470 else None)
+            steps.append(experts.prefill(600) if step % 7 == 0 else experts.decode(90))
+        found.append(steps)
+    assert found[0] == found[1]
+    # the hot card has its share of 8 copies a token, and no two other steps are alike
+    assert [rows for rows, _ in found[1][470:900]] == [0.4 * 8 * (600 if step % 7 == 0 else 90) for step in range(470, 900)]
+    assert len({rows for rows, _ in found[1][900:]}) == 600
+
+
+@given(
+    edges=st.lists(st.integers(0, 30), max_size=4).map(lambda cuts: [0, *sorted(cuts), 30]),
+    codes=arrays(np.int64, (30, 3), elements=st.integers(0, 4)),
+    on=arrays(bool, 30),
+)
+def test_stretches_are_added_up_as_their_loops_are(edges, codes, on):
+    """Each stretch is the loops from one edge to the next, some of them empty; a histogram counts upwards."""
+    stretches = Stretches(edges)
+    for number, (low, high) in enumerate(itertools.pairwise(edges)):
+        rows = range(low, high)
+        assert stretches.sums(codes.T)[number].tolist() == [sum(codes[row, rank] for row in rows) for rank in range(3)]
+        assert stretches.sums(codes.T, of=on)[number].tolist() == [sum(codes[row, rank] for row in rows if on[row]) for rank in range(3)]
+        for rank in range(3):
+            upwards = [sum(codes[row, rank] <= code for row in rows if on[row]) for code in range(5)]
+            assert stretches.histogram(codes, on, 5)[number, rank].tolist() == upwards

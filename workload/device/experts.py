@@ -7,15 +7,15 @@ and chance in small batches, make the cards uneven.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from workload.config import Experts
+from workload.config import EXPERTS, Experts
 from workload.device import placement
 
 SAMPLED_LAYERS = (10, 50)  # the layers whose loads are drawn; they stand for all others
-EXPERTS = 256  # per layer, as in GLM-5 and DeepSeek-V3
 TOP_K = 8  # experts per token, as there
 
 # The traffic's mix is drawn anew every so many steps, and keeps this much of the last one: it forgets in some 500 steps, 20 s.
@@ -34,9 +34,9 @@ class ExpertLoad:
         shape = (len(SAMPLED_LAYERS), EXPERTS)
         self._taste = self._rng.normal(0, experts.skew, shape)
         self._mix = self._rng.normal(0, experts.drift, shape)
-        self._parts = [_place(_shares(taste), experts, ranks) for taste in self._taste]
+        self._parts = np.array([_place(_shares(taste), experts, ranks) for taste in self._taste])  # layers x experts x cards
         self._steps = 0
-        self._cards = self._card_shares()
+        self._cards = self._card_shares(self._mix[None])[0]
         self._hot: tuple[int, float] | None = None
 
     def concentrate(self, rank: int, share: float | None) -> None:
@@ -57,9 +57,8 @@ class ExpertLoad:
 
     def drift(self) -> None:
         """Draws the mix that the next steps have."""
-        fresh = self._rng.normal(0, self._drift * np.sqrt(1 - _MIX_KEEPS**2), self._mix.shape)
-        self._mix = _MIX_KEEPS * self._mix + fresh
-        self._cards = self._card_shares()
+        (self._mix,) = mixes = self._mixes(1)
+        self._cards = self._card_shares(mixes)[0]
 
     def _deal(self, copies: int, shares: placement.FloatArray) -> list[int]:
         if self._hot is None:
@@ -70,13 +69,27 @@ class ExpertLoad:
         rest = [int(n) for n in self._rng.multinomial(copies - hot, others / others.sum())]
         return [*rest[:rank], hot, *rest[rank:]]
 
-    def _card_shares(self) -> list[placement.FloatArray]:
-        return [_shares(taste + mix) @ parts for taste, mix, parts in zip(self._taste, self._mix, self._parts, strict=True)]
+    def _mixes(self, count: int) -> placement.FloatArray:
+        """The next mixes: mixes x layers x experts."""
+        mixes, last = self._fresh(count), self._mix
+        for mix in mixes:
+            np.add(_MIX_KEEPS * last, mix, out=mix)
+            last = mix
+        return mixes
+
+    def _fresh(self, count: int) -> placement.FloatArray:
+        """What each of the next mixes has that is not the last one's."""
+        return self._rng.normal(0, self._drift * math.sqrt(1 - _MIX_KEEPS**2), (count, *self._mix.shape))
+
+    def _card_shares(self, mixes: placement.FloatArray) -> placement.FloatArray:
+        """Share of all copies that goes to each card: mixes x layers x cards."""
+        shares: placement.FloatArray = np.matmul(_shares(self._taste + mixes)[:, :, None, :], self._parts)[:, :, 0]
+        return shares
 
 
 def _shares(logs: placement.FloatArray) -> placement.FloatArray:
     weights = np.exp(logs)
-    shares: placement.FloatArray = weights / weights.sum()
+    shares: placement.FloatArray = weights / weights.sum(axis=-1, keepdims=True)
     return shares
 
 

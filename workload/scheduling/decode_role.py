@@ -51,7 +51,7 @@ class DecodeScheduler(Scheduler):
     def next_batch(self) -> Batch | None:
         while self.waiting and len(self.running) < self._limits.max_running_requests:
             self.running.append(self.waiting.popleft())  # what SGLang calls a prebuilt batch: no forward
-        return self._decode()
+        return self.decode()
 
     @property
     def waiting_tokens(self) -> int:

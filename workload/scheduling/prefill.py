@@ -24,7 +24,7 @@ class Prefill(msgspec.Struct):
     first: list[Request] = []  # of `ended`: those without a token yet
     partial: Request | None = None  # begun, and not complete
 
-    def batch(self, rows: tuple[Request, ...], row_pairs: int, gains: tuple[int, ...]) -> Batch:
+    def batch(self, rows: tuple[Request, ...] = (), row_pairs: int = 0, gains: tuple[int, ...] = ()) -> Batch:
         """The step's batch, with decode rows that have `row_pairs` and get `gains` in it; there is something to run."""
         requests = (*self.ended, *rows)
         return Batch(
@@ -57,7 +57,8 @@ def prefill(budget: int, begun: Request | None, admit: Admit, compute: Compute |
             step.cached += request.cached
             if not request.scheduled:
                 step.started.append(request)
-        length = min(budget, request.context - request.filled)
+        context = request.context
+        length = min(budget, context - request.filled)
         step.tokens += length
         step.pairs += length * request.filled + length * (length + 1) // 2
         step.longest = max(step.longest, request.filled)
@@ -65,7 +66,7 @@ def prefill(budget: int, begun: Request | None, admit: Admit, compute: Compute |
         if compute is not None:
             compute(request, request.filled - before)
         budget -= length
-        if request.filled < request.context:
+        if request.filled < context:
             step.partial = request
             break
         if not request.scheduled:

@@ -84,7 +84,8 @@ class Result(msgspec.Struct):
 
     first: list[int] = []
     finished: list[int] = []
-    generated: int = 0
+    generated: int = 0  # tokens
+    lost: int = 0  # beside those: made for requests that were aborted meanwhile
 
 
 class Retracted(msgspec.Struct, frozen=True, gc=False):

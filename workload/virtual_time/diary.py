@@ -65,9 +65,9 @@ class Diary:
     hosts: HostTimes
     base: list[float] = field(default_factory=list)
     end: list[float] = field(default_factory=list)
-    tokens: list[list[int]] = field(default_factory=list)
-    pairs: list[list[int]] = field(default_factory=list)
-    gained: list[list[int]] = field(default_factory=list)  # under speculation only: tokens that each rank's decode makes
+    tokens: list[int] = field(default_factory=list)  # one number per rank for each row, as in the next two
+    pairs: list[int] = field(default_factory=list)
+    gained: list[int] = field(default_factory=list)  # under speculation only: tokens that each rank's decode makes
     graph: list[bool] = field(default_factory=list)
     level: list[float] = field(default_factory=list)  # balancedness
     extending: list[tuple[int, int]] = field(default_factory=list)  # (row, rank): launched an extend

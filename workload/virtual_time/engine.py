@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from operator import add
 
 import numpy as np
 
@@ -38,14 +37,13 @@ class Engine:
         self._width = 1 if config.engine.speculation is None else config.engine.speculation.steps + 1  # tokens computed for a decode row
         self._flush = flush
         self._rng = np.random.default_rng(config.seed + 4)
-        self._loop = 0
-        self._diary = self._blank()
+        self._diary = self._blank(0)
         self._steps = 0
         self._base = 0.0  # begin of the next loop
-        self._free = [0.0] * config.ranks  # when each rank had launched the last step
-        self._result = -math.inf  # when the result came that the last loop waited for
+        self._launched = 0.0  # when all ranks had launched the last one's step
+        self._free: list[float] | None = None  # when each rank had, if something is disturbed
+        self._result: float | None = None  # when the result came that the last loop waited for
         self._flying: float | None = None  # end of the step in flight
-        self._launched = 0.0  # when it was launched
         self._asked: Asked = []  # its batches that a scheduler has made
         self._frozen = False
         self._disturbed = False  # some process may be
@@ -68,166 +66,134 @@ class Engine:
 
     def run(self, until: float) -> float:
         """Runs the loops that begin before `until`, but no further than to the end of a request. Returns the time that has come."""
-        finished, plan = self.results.finished, self._plan
+        finished = self.results.finished
         while self._base < until and not self._frozen:
-            if self._loop < plan.due and self._base < plan.arrives and self._quiet():
-                self._coast(min(until, plan.arrives))
-            else:
-                self._iterate()
+            if self._diary.full:
+                self._turn_page()  # not before: by now all that was to happen until the end of its last loop has happened
+            self._work(until)
             if finished:
                 return min(self._base, until)
         return until
 
     def close(self, now: float) -> None:
         """Hands over what has happened since the last full diary. The last thing to call."""
+        if self._diary.full:
+            self._turn_page()
         until = min(self._base, now) if self._frozen else self._base
         self._flush(self._diary, until, np.zeros(len(self.ranks)))
 
-    def _blank(self) -> Diary:
-        return Diary(self._loop, HostTimes(self._rng, len(self.ranks), BLOCK))
-
-    def _iterate(self) -> None:
-        diary, results = self._diary, self.results
-        row = len(diary.base)
-        if not self._meet(diary.hosts, row):
-            self._frozen = True
-            return
-        asked = self._asked
-        if self._plan.arrives <= self._base:
-            asked += self._take_in()
-        tokens, pairs, extending, self._asked = self._plan.schedule(self._loop, self._base)
-        for turned in self._plan.turned:
-            results.turned(diary, turned, self._base)
-        self._plan.turned.clear()
-        if self._width > 1:
-            gained = [0] * len(self.ranks)
-            for rank, batch in self._asked:
-                gained[rank.number] = sum(batch.gains)
-            diary.gained.append(gained)
-        was_flying, was_launched = self._flying, self._launched
-        diary.base.append(self._base)
-        self._launch(diary, row, tokens, pairs, extending)
-        # from here on the loop waits for the result of the step before
-        self._result = -math.inf if was_flying is None else was_flying
-        self._base = max(self._ready, self._result) + WAKE
-        if was_flying is None and self._flying is None:
-            diary.idle.append((row, IDLE_SLEEP))
-            self._base += IDLE_SLEEP
-            self._free = [free + IDLE_SLEEP for free in self._free]
-            results.idle(diary, row, self._base)
-        results.book(diary, row, asked, was_launched, self._base)
-        if was_flying is None:
-            results.nothing()
-        else:
-            results.publish_due(diary, row, self._base)
-        self._loop += 1
-        self._turn_page()
-
-    def _quiet(self) -> bool:
-        """Whether the next loop, for which nobody is to be asked and nothing has arrived, is a decode like the last one."""
-        plan = self._plan
-        return not self._disturbed and self._flying is not None and plan.total > 0 and self.cards.plain(plan.widest)
-
-    def _coast(self, until: float) -> None:
-        """`_iterate` for loops that are `_quiet`, up to the first one that begins at `until` or later, or needs more than counting.
-
-        Only the first of them may find results to be booked one by one: of the step in flight, which a scheduler may have made. If a
-        request ends with it, that loop is the last.
-        """
-        assert self._flying is not None
-        diary, plan, flying = self._diary, self._plan, self._flying
-        rows, pairs, total = plan.rows, plan.pairs, plan.total
-        decode, copies, ready = self.cards.decode, self.cards.copies, diary.hosts.ready
-        results = self.results
-        asked, self._asked = self._asked, []
-        row = first = len(diary.base)
-        last = min(BLOCK, row + plan.due - self._loop)
-        graph = self._graphs and plan.widest <= self._graph_rows
-        base, steps = self._base, self._steps
-        while row < last and base < until:
-            diary.base.append(base)
-            diary.pairs.append(pairs)
-            seconds, level = decode(total, max(pairs), graph=graph)
-            pairs = list(map(add, pairs, rows))
-            launched = base + ready[row]
-            self._result, free = flying, max(launched, flying)
-            flying = free + seconds
-            base = free + WAKE
-            diary.end.append(flying)
-            diary.level.append(level)
-            steps += 1
-            if steps % DISPATCH_EVERY == 0:
-                diary.dispatched.append((row, copies(total)))
-            if asked:
-                results.book(diary, row, asked, self._launched, base)
-                asked = []
-                if results.finished:
-                    last = row + 1
-            results.publish_due(diary, row, base)
-            row += 1
-        plan.pairs = pairs
-        diary.tokens += [rows] * (row - first)
-        diary.graph += [graph] * (row - first)
-        self._loop += row - first
-        self._base, self._steps, self._ready = base, steps, launched
-        self._flying, self._launched, self._free = flying, launched, [launched] * len(self.ranks)
-        self._turn_page()
+    def _blank(self, first: int) -> Diary:
+        return Diary(first, HostTimes(self._rng, len(self.ranks), BLOCK))
 
     def _turn_page(self) -> None:
-        """Hands over a full diary."""
-        if self._diary.full:
-            diary, self._diary = self._diary, self._blank()
-            self._flush(diary, self._base, self._diary.hosts.begin[0])
+        """Hands over the diary, which is full."""
+        diary, self._diary = self._diary, self._blank(self._diary.first + BLOCK)
+        self._flush(diary, self._base, self._diary.hosts.begin[0])
 
-    def _meet(self, hosts: HostTimes, row: int) -> bool:
-        """Settles when this loop begins and every rank has launched. False: a stopped rank keeps it from ever ending."""
-        if self._disturbed:
-            self._disturbed = any(rank.disturbed for rank in self.ranks)
+    def _work(self, until: float) -> None:
+        """The loops that begin before `until`, up to the diary's end, or to one that ends a request or cannot end.
+
+        All of it in one function, with the state in its own variables: a second of simulation is tens of thousands of loops.
+        """
+        diary, plan, results, width = self._diary, self._plan, self.results, self._width
+        base, launched, free, result, flying, asked = self._base, self._launched, self._free, self._result, self._flying, self._asked
+        ready, finished, row = diary.hosts.ready, results.finished, len(diary.base)
+        while row < BLOCK and base < until and not finished:
+            loop = diary.first + row
+            if self._disturbed:
+                met = self._meet(row, base, free or [launched] * len(self.ranks), result)
+                if met is None:
+                    self._frozen = True
+                    break
+                base, free = met
+            else:
+                free = None
+            was_launched, launched = launched, base + ready[row]
+            if plan.arrives <= base:
+                asked = [*asked, *self._take_in(loop, base)]
+            tokens, total, widest, pairs, extending, made = plan.schedule(loop, base)
+            diary.base.append(base)
+            diary.tokens += tokens
+            diary.pairs += pairs
+            if plan.turned:
+                for turned in plan.turned:
+                    results.turned(diary, turned, base)
+                plan.turned.clear()
+            if width > 1:
+                diary.gained += self._gains(made)
+            # from here on the loop waits for the result of the step before
+            result = flying
+            begun = launched if result is None or launched > result else result
+            if total:
+                flying = begun + self._launch(diary, row, tokens, total, widest, pairs, extending)
+                diary.end.append(flying)
+            else:  # nobody has anything to run
+                flying = None
+                diary.end.append(math.nan)
+                diary.graph.append(False)
+                diary.level.append(math.nan)
+            base = begun + WAKE
+            if result is None and flying is None:
+                diary.idle.append((row, IDLE_SLEEP))
+                base += IDLE_SLEEP
+                free = [at + IDLE_SLEEP for at in free or [launched] * len(self.ranks)]
+                results.idle(diary, row, base)
+            if asked:
+                results.book(diary, row, asked, was_launched, base)
+            asked = made
+            if result is None:
+                results.nothing()
+            elif loop >= results.publishes:
+                results.publish_due(diary, row, base)
+            row += 1
+        self._base, self._launched, self._free, self._result, self._flying, self._asked = base, launched, free, result, flying, asked
+
+    def _launch(self, diary: Diary, row: int, tokens: list[int], total: int, widest: int, pairs: list[int], extending: list[int]) -> float:
+        """Seconds of the step on the cards. `total` and `widest` are the sum and the maximum of `tokens`."""
+        graph = not extending and self._graphs and widest <= self._graph_rows
+        if extending:
+            diary.extending += [(row, r) for r in extending]
+        if self._width > 1:
+            tokens = [n if r in extending else n * self._width for r, n in enumerate(tokens)]
+            total, widest = sum(tokens), max(tokens)
+        seconds, level = self.cards.step(tokens, total, widest, pairs, extending, graph=graph)
+        diary.graph.append(graph)
+        diary.level.append(level)
+        self._steps += 1
+        if self._steps % DISPATCH_EVERY == 0:
+            diary.dispatched.append((row, self.cards.copies(total)))
+        return seconds
+
+    def _gains(self, made: Asked) -> list[int]:
+        """Tokens that each rank's decode makes."""
+        gained = [0] * len(self.ranks)
+        for rank, batch in made:
+            gained[rank.number] = sum(batch.gains)
+        return gained
+
+    def _meet(self, row: int, base: float, free: list[float], result: float | None) -> tuple[float, list[float] | None] | None:
+        """When a loop begins, of processes that may be disturbed, and when each rank has launched; the latter None if nothing is disturbed
+        any more.
+
+        `base`: when the loop would begin then; `free`: when each rank had launched the step before. None: a stopped rank keeps it from
+        ever ending.
+        """
+        self._disturbed = any(rank.disturbed for rank in self.ranks)
         if not self._disturbed:
-            self._ready = self._base + hosts.ready[row]
-            self._free = [self._ready] * len(self.ranks)
-            return True
+            return base, None
+        hosts = self._diary.hosts
         processors, busy = [rank.processor for rank in self.ranks], [rank.busy for rank in self.ranks]
-        base = hosts.disturbed(row, self._free, self._result, processors, busy)
-        if base is None:
-            return False
+        began = hosts.disturbed(row, free, -math.inf if result is None else result, processors, busy)
+        if began is None:
+            return None
         for processor in processors:
-            processor.forget(base)
-        self._base = base
-        self._ready = base + hosts.ready[row]
-        self._free = (hosts.launched[row] + base).tolist()
-        return True
+            processor.forget(began)
+        return began, (hosts.launched[row] + began).tolist()
 
-    def _take_in(self) -> Asked:
+    def _take_in(self, loop: int, now: float) -> Asked:
         """Reads the letters that have arrived. Returns batches in flight whose result is to be booked one by one after all."""
-        flying, ordered = self._plan.take_in(self._loop, self._base)
+        flying, ordered = self._plan.take_in(loop, now)
         if ordered:
             self._disturbed = self._disturbed or any(rank.disturbed for rank in self.ranks)
             self._graphs = all(rank.votes for rank in self.ranks)
         return flying
-
-    def _launch(self, diary: Diary, row: int, tokens: list[int], pairs: list[int], extending: list[int]) -> None:
-        diary.tokens.append(tokens)
-        diary.pairs.append(pairs)
-        graph = not extending and max(tokens) <= self._graph_rows and self._graphs
-        if self._width > 1:
-            tokens = [n if r in extending else n * self._width for r, n in enumerate(tokens)]
-        total = sum(tokens)
-        if not total:
-            diary.end.append(math.nan)
-            diary.graph.append(False)
-            diary.level.append(math.nan)
-            self._flying = None
-            return
-        seconds, level = self.cards.step(tokens, total, pairs, extending, graph=graph)
-        free = self._flying if self._flying is not None else -math.inf
-        self._launched = self._ready
-        self._flying = max(free, self._ready) + seconds
-        self._steps += 1
-        diary.end.append(self._flying)
-        diary.graph.append(graph)
-        diary.level.append(level)
-        for r in extending:
-            diary.extending.append((row, r))
-        if self._steps % DISPATCH_EVERY == 0:
-            diary.dispatched.append((row, self.cards.copies(total)))

@@ -176,6 +176,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._clock.put(timer)
         return timer
 
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """As any loop's."""
+        return self.call_at(self._clock.now + delay, callback, *args, context=context)
+
     def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> asyncio.Handle:
         """As any loop's, and the clock stops for it."""
         self._clock.stop()

@@ -28,7 +28,7 @@ class Lane:
 
     def used(self, step: int) -> int:
         """KV tokens in use once `step` is scheduled."""
-        return self.scheduler.kv.used + self.rows * max(0, step + 1 - self._counted_from)
+        return self.scheduler.kv.used + (self.rows * (step + 1 - self._counted_from) if step >= self._counted_from else 0)
 
     def catch_up(self, step: int, *, flying: bool = False) -> Batch | None:
         """Tells the scheduler of the steps counted before `step`.
@@ -36,38 +36,41 @@ class Lane:
         With `flying` the batch of the last of them, whose result is still to come, is returned for `Scheduler.complete`, if it was
         counted; the others brought nobody's first or last token, and nothing is to be booked for them.
         """
-        counted = step - self._counted_from
-        rows = self.rows
+        counted, rows = step - self._counted_from, self.rows
         self._counted_from = step
-        if counted <= 0 or not rows:
+        if not self._tell(counted) or not flying:
             return None
-        scheduler = self.scheduler
-        for request in scheduler.running:
-            request.scheduled += counted
-            request.held += counted
-        scheduler.kv.take(counted * rows)
-        scheduler.ratio.decoded(counted)
-        self.pairs += counted * rows
-        self._left -= counted
-        if not flying:
-            return None
-        requests, pairs = tuple(scheduler.running), self.pairs - rows
+        requests, pairs = tuple(self.scheduler.running), self.pairs - rows
         return Batch("decode", rows, pairs, 0, 0, requests, (1,) * rows, rows=rows, row_pairs=pairs)
 
+    def _tell(self, counted: int) -> bool:
+        """Tells the scheduler of so many counted steps. Whether there were any."""
+        if counted <= 0 or not self.rows:
+            return False
+        self.scheduler.count(counted)
+        self.pairs += counted * self.rows
+        self._left -= counted
+        return True
+
     def ask(self, step: int) -> Batch | None:
-        """The scheduler's own batch for `step`; `catch_up` comes first."""
+        """The scheduler's own batch for `step`."""
         scheduler = self.scheduler
-        batch = scheduler.next_batch()
-        running, before = scheduler.running, self.rows
-        self.rows = rows = len(running)
+        counted, before = step - self._counted_from, self.rows
         self._counted_from = step + 1
-        if batch is not None and batch.extends and rows == before + len(batch.requests) - len(batch.last):
-            new = running[before:]  # nobody was aborted, and who runs stands still for this step
+        if counted > 0 and before and scheduler.kv.free >= before * (counted + 1):
+            batch = scheduler.decode(counted + 1)  # nobody has come, or it would have been told of the steps before
         else:
-            new, self.pairs, self._left = running, 0, _NEVER
-        if new:
-            self.pairs += sum([r.prompt + r.scheduled for r in new])
-            self._left = min(self._left, *[r.output - r.scheduled for r in new])
+            self._tell(counted)
+            batch = scheduler.next_batch()
+        running = scheduler.running
+        self.rows = rows = len(running)
+        if batch is None or not batch.extends or rows != before + len(batch.requests) - len(batch.last):
+            self.pairs = sum([r.prompt + r.scheduled for r in running])
+            self._left = min([r.output - r.scheduled for r in running], default=_NEVER)
+        else:
+            for new in running[before:]:  # nobody was aborted, and who runs stands still for this step
+                self.pairs += new.prompt + new.scheduled
+                self._left = min(self._left, new.output - new.scheduled)
         if scheduler.waiting_uncached_tokens or (rows and scheduler.acceptance is not None) or (self.split and not scheduler.idle):
             self.due = step + 1  # somebody is to be prefilled, drafts are to be drawn, or something may come over a link
         elif not rows:

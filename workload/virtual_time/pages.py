@@ -22,7 +22,7 @@ from workload.face.specs import PREFIX, SCHEDULER_LABELS
 from workload.reporter import GRAPH_GB, WEIGHT_GB
 from workload.virtual_time.columns import ABSENT_AT_ZERO, FIRST_TOKEN, Column
 from workload.virtual_time.hosts import Array
-from workload.virtual_time.ledger import Snapshot
+from workload.virtual_time.snapshots import Snapshot
 
 METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 LOADS_TYPE = "application/json"

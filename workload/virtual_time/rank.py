@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 from workload.config import ClusterConfig
 from workload.reporter import LOG_EVERY
 from workload.scheduler import Batch, Request
@@ -25,12 +23,9 @@ class Rank:
         self.capacity = config.limits.kv_tokens
         self.lane = Lane(make_scheduler(config, number))
         self.processor = Processor()
-        self.mail: deque[tuple[float, Submit | Abort | RankOrder]] = deque()  # with the time of arrival
-        self.aborts = 0  # letters of that kind in `mail`
         self.busy = 0.0  # CPU seconds that each scheduling pass burns
         self.votes = True  # for CUDA graphs
         self.stuck = False  # its load snapshots
-        self.publish_at = config.engine.publish_every - 1  # the loop that brings the next snapshot, if every loop brings a quiet result
         self.published: Published | None = None  # what the router reads
         self.published_at = 0.0
         self._prefill_done = 0.0
@@ -55,7 +50,6 @@ class Rank:
             case Submit():
                 scheduler.submit(Request.of(message, now))
             case Abort(rids):
-                self.aborts -= 1
                 scheduler.abort(rids)
             case Busy(seconds):
                 self.busy = seconds
@@ -79,7 +73,8 @@ class Rank:
         self._prefill_us += round((now - max(launched, self._prefill_done)) * 1e6)
         self._prefill_done = now
         self._hit_rate = batch.cached_tokens / (batch.cached_tokens + batch.tokens)
-        self.log()
+        if self._drafts:
+            self.log()
 
     def turn(self, now: float) -> Turned:
         """Moves the queues of a split engine."""
@@ -107,15 +102,15 @@ class Rank:
     def snapshot(self, row: int, at: float, loop: int) -> Published:
         """What the rank would publish at the end of a loop."""
         self.published_at = at
-        scheduler = self.lane.scheduler
-        used = self.lane.used(loop)
-        hand_over = self._hand_over(used) if self.lane.split else None
+        lane, scheduler = self.lane, self.lane.scheduler
+        used = lane.used(loop)
+        hand_over = self._hand_over(used) if lane.split else None
         # by position: by name it takes twice as long, and most snapshots are overwritten before anybody looks
         return Published(
             row,
             self.number,
             at,
-            self.lane.rows,
+            lane.rows,
             len(scheduler.waiting) if hand_over is None else len(scheduler.waiting) + scheduler.queues.requests,
             scheduler.waiting_uncached_tokens,
             used,

@@ -12,8 +12,8 @@ from isal import isal_zlib
 from workload.config import ClusterConfig
 from workload.virtual_time.columns import Column
 from workload.virtual_time.hosts import Array
-from workload.virtual_time.ledger import Snapshot
 from workload.virtual_time.pages import LOADS_TYPE, METRICS_TYPE, LoadsPage, MetricsPage
+from workload.virtual_time.snapshots import Snapshot
 
 FORMAT = "slowrank.capture/1"
 ENGINE = "http://127.0.0.1:30000"  # SGLang's default port; a simulation has no address of its own

@@ -19,7 +19,9 @@ class Results:
         self._ranks = ranks
         self._every = config.engine.publish_every
         self._unanswered: dict[int, float] = {}  # requests without a token, and when they were sent
-        self._publishes = 0  # the first loop with a snapshot to publish
+        # the loop that brings each rank's next snapshot, if every loop brings a quiet result, and the first of them all or one before it
+        self._publish_at = [config.engine.publish_every - 1] * len(ranks)
+        self.publishes = 0
 
     def sent(self, rid: int, now: float) -> None:
         self._unanswered[rid] = now
@@ -34,20 +36,20 @@ class Results:
             scheduler = rank.lane.scheduler
             result = scheduler.complete(batch)
             self.finished += result.finished
-            self._answer(diary, result.first, now)
-            taken = scheduler.take_retracted()
-            if taken.requests:
+            if result.first:
+                self._answer(diary, result.first, now)
+            if (taken := scheduler.take_retracted()).requests:
                 diary.retracted.append((row, rank.number, taken.requests, taken.input_tokens, taken.output_tokens))
             if batch.extends:
                 rank.prefilled(batch, launched, now)
                 diary.extends.append(Extend(row, rank.number, batch.tokens, batch.cached_tokens))
-                rank.publish_at += 1
+                self._publish_at[rank.number] += 1
                 self.publish(diary, row, rank, now)
                 continue
             if batch.width > 1:
                 rank.verified(batch)
-            if result.generated < (made := sum(batch.gains)):
-                diary.lost.append((row, rank.number, made - result.generated))
+            if result.lost:
+                diary.lost.append((row, rank.number, result.lost))
 
     def turned(self, diary: Diary, turned: Turned, now: float) -> None:
         """Books what came out of the queues between prefill and decode."""
@@ -55,21 +57,18 @@ class Results:
         self.finished += turned.finished + turned.failed
 
     def publish_due(self, diary: Diary, row: int, now: float) -> None:
-        """Publishes for whom it is time, at the end of a loop that brought results."""
+        """Publishes for whom it is time, at the end of a loop that brought results; nobody before loop `publishes`."""
         loop = diary.first + row
-        if loop < self._publishes:
-            return
-        for rank in self._ranks:
-            if rank.publish_at <= loop:
-                rank.publish_at = loop + self._every
-                self.publish(diary, row, rank, now)
-        self._publishes = min([rank.publish_at for rank in self._ranks])
+        for number, at in enumerate(self._publish_at):
+            if at <= loop:
+                self._publish_at[number] = loop + self._every
+                self.publish(diary, row, self._ranks[number], now)
+        self.publishes = min(self._publish_at)
 
     def nothing(self) -> None:
         """A loop brought no result, and none is counted."""
-        self._publishes = 0
-        for rank in self._ranks:
-            rank.publish_at += 1
+        self.publishes = 0
+        self._publish_at = [at + 1 for at in self._publish_at]
 
     def idle(self, diary: Diary, row: int, now: float) -> None:
         """A sleep with nothing in flight and nothing to run has ended."""

@@ -7,6 +7,7 @@ import gc
 import itertools
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -20,8 +21,9 @@ from workload.virtual_time.control import VirtualControl
 from workload.virtual_time.engine import Engine
 from workload.virtual_time.frontend import Frontend, VirtualLoop
 from workload.virtual_time.hosts import Array
-from workload.virtual_time.ledger import Ledger, Snapshot
+from workload.virtual_time.ledger import Ledger
 from workload.virtual_time.recording import START
+from workload.virtual_time.snapshots import Snapshot
 
 LOADS_EVERY = 1.0  # seconds between two scrapes, as the collector's own
 METRICS_EVERY = 5.0
@@ -56,8 +58,8 @@ def simulate(
 ) -> None:
     """Simulates `duration` seconds and gives `sink` every scrape before their end. The same arguments make the same scrapes.
 
-    An interval may be infinite: no such page is made. `cards` is given pages of the cards' exporter too, which may come earlier than other
-    pages of their time. `seed` None takes the configuration's. `progress` hears the time that has come.
+    An interval may be infinite: no such page is made. `cards` is given pages of the cards' exporter. All pages come in the order of time,
+    of one moment `loads`, `metrics` and `cards`. `seed` None takes the configuration's. `progress` hears the time that has come.
     `prepare` may use the handles of a control before the first step. The faults' labels go to `config.labels`, in seconds from
     `recording.START`. Raises ValueError for a configuration or a fault that virtual time cannot play.
     """
@@ -74,7 +76,7 @@ def simulate(
     prepare(control)
     with _few_collections(), asyncio.Runner(loop_factory=lambda: loop) as runner:
         crowd = Crowd(config, frontend)
-        show = None if cards is None else _show(frontend, cards, cards_every, duration)
+        show = None if cards is None else _show(frontend, ledger, cards, cards_every, duration)
         runner.run(_play(schedule, duration, control, crowd, lambda: loop.play(engine, frontend), progress, show))
     engine.close(duration)
     ledger.stand_still(duration)
@@ -115,14 +117,14 @@ async def _play(
             task.cancel()
 
 
-async def _show(frontend: Frontend, cards: Callable[[float, str], None], every: float, duration: float) -> None:
-    """The cards' pages, in their time."""
+async def _show(frontend: Frontend, ledger: Ledger, cards: Callable[[float, str], None], every: float, duration: float) -> None:
+    """The cards' pages, made in their time, and given in turn with the others."""
     now = asyncio.get_running_loop().time
     for turn in itertools.count():
         if (at := turn * every) >= duration:
             return
         await asyncio.sleep(at - now())
-        cards(at, frontend.cards_page())
+        ledger.show(at, partial(cards, at, frontend.cards_page()))
 
 
 async def _inject(control: VirtualControl, schedule: Sequence[Scheduled], duration: float) -> None:

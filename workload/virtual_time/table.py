@@ -7,7 +7,7 @@ import numpy as np
 from workload.config import ClusterConfig
 from workload.virtual_time.columns import Column, key
 from workload.virtual_time.hosts import Array
-from workload.virtual_time.ledger import Snapshot
+from workload.virtual_time.snapshots import Snapshot
 
 FIELDS = (
     "running",
