@@ -16,12 +16,8 @@ demo: $(VENV)/.installed ## start an engine without a model, break it in three w
 dev: $(VENV)/.installed ## a workload, slowrank, Prometheus and Alertmanager on this machine, without Docker
 	@$(BIN)/python deploy/dev.py $(WORKLOAD)
 
-test: $(VENV)/.installed-dev ## run all tests: what starts clusters keeps time, and all others run beside it at low priority
-	@nice -n 19 $(BIN)/python -m pytest -q -m "not cluster" > $(VENV)/others.log 2>&1 & others=$$!; \
-	trap 'kill $$others 2>/dev/null' INT TERM; \
-	$(BIN)/python -m pytest -m cluster; clusters=$$?; \
-	echo "and the tests that start no cluster:"; wait $$others; rest=$$?; cat $(VENV)/others.log; \
-	exit $$((clusters || rest))
+test: $(VENV)/.installed-dev ## run all tests, about eight minutes: clusters keep time, all others run beside them at low priority
+	@tests/all.sh $(BIN)/python $(VENV)
 
 check: lint test ## everything that must be green before a change lands
 

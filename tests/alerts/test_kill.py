@@ -52,6 +52,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.cluster
+@pytest.mark.beside(row=1)
 @pytest.mark.parametrize("ended", [False, True], ids=["on", "over"])
 @pytest.mark.parametrize("delivering", [False, True], ids=["before the post", "after the post"])
 def test_kill_9(tmp_path, story, ended, delivering):
@@ -114,6 +115,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.cluster
+@pytest.mark.beside(row=1)
 @pytest.mark.parametrize("up", [True, False], ids=["delivered before", "down all the while"])
 def test_one_page_for_a_thousand_flaps_an_outage_and_a_kill(tmp_path, story, clock, up):
     """A cause that comes and goes a thousand times, kill -9, and ten more minutes of outage: one trigger ever, then one resolve."""

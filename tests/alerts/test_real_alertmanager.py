@@ -32,6 +32,7 @@ def ledger(tmp_path):
 
 
 @pytest.mark.cluster
+@pytest.mark.beside(row=1)
 def test_two_incidents_of_one_engine_are_one_page_and_end_in_one(tmp_path, serve, receiving, ledger, story):
     """Two alerts are grouped into one notification; told again they make none; a severity that rises makes one; both ends are told."""
     story.now = time.time() - 20.0  # confirmed now: Alertmanager does not wait for company of what is older
@@ -76,6 +77,7 @@ def test_two_incidents_of_one_engine_are_one_page_and_end_in_one(tmp_path, serve
 
 
 @pytest.mark.cluster
+@pytest.mark.beside(row=1)
 def test_a_severity_that_rises_ends_the_ticket_and_pages(tmp_path, serve, receiving, ledger, story, verdict):
     """Alertmanager holds one alert of the incident, under the new severity."""
     story.now = time.time() - 20.0  # confirmed now: Alertmanager does not wait for company of what is older

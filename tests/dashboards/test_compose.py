@@ -199,7 +199,6 @@ def test_prometheus_and_alertmanager_take_their_files(server_binary, tmp_path):
     assert "1 rule files found" in done.stdout
 
 
-@pytest.mark.cluster
 def test_alertmanager_starts_with_its_file(serve, tmp_path):
     """The real one."""
     arguments = [f"--config.file={COMPOSE / 'alertmanager.yml'}", f"--storage.path={tmp_path / 'am'}", "--cluster.listen-address="]

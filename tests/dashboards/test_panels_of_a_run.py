@@ -161,7 +161,6 @@ def tool(command: list[object]) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-@pytest.mark.cluster
 def test_every_panel_of_a_run_shows_something_and_the_right_thing(ask, asked, run):
     """No query fails, and none is empty but those whose series such a run cannot have. Five figures of panels are those of the window that
     a diagnosis reads of the same minute; a rate over a minute is that between its first and last scrape, 55 s."""

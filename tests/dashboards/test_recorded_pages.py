@@ -130,7 +130,6 @@ def prometheus(server_binary, serve, tmp_path):
     return run
 
 
-@pytest.mark.cluster
 def test_everything_resolves_on_pages_of_each_version(prometheus, asked):
     """Each recorded series has a finite value for each rank of each page, and each panel shows something with each source."""
     shown: dict[str, set[str]] = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
 
@@ -17,7 +16,7 @@ from diagnose.model import Class, Verdict
 from workload.cluster import Cluster
 from workload.config import ClusterConfig
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.beside(row=2)]
 
 FAULTS = (
     ("request_count_skew", 6, Class.LOAD, (6,)),
@@ -69,16 +68,11 @@ def test_each_injected_fault_is_named(observed, fault, klass, ranks):
 def test_the_demo_is_right_four_times(tmp_path):
     """`slowrank demo` ends with four right verdicts and exit code 0, and leaves no process of its own behind."""
     out = tmp_path / "demo.json"
-    before = _children()
-    done = subprocess.run(
-        [sys.executable, "-m", "slowrank", "demo", "--json", str(out)], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+    command = [sys.executable, "-m", "slowrank", "demo", "--json", str(out)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as demo:
+        said, trouble = demo.communicate(timeout=300)
+    assert demo.returncode == 0, said[-3000:] + trouble[-2000:]
     assert json.loads(out.read_text())["right"] == 4
-    assert _children() <= before
-
-
-def _children() -> set[str]:
-    """Processes of workloads in our session; another test's may be among them."""
-    seen = subprocess.run(["pgrep", "-s", str(os.getsid(0)), "-f", "workload.child"], capture_output=True, text=True, check=False)
-    return set(seen.stdout.split())
+    left = subprocess.run(["pgrep", "-s", str(demo.pid), "-a"], capture_output=True, text=True, check=False)
+    assert left.stdout == ""

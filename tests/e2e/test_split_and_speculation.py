@@ -11,7 +11,7 @@ from tests.e2e.side_by_side import Play, play
 from workload.config import ClusterConfig, EngineFlags
 from workload.scheduling.settings import Speculation, Split
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.beside(row=3)]
 
 RANK = 2
 

@@ -53,7 +53,6 @@ def captures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: folder / name for name in FAULTS}
 
 
-@pytest.mark.cluster
 def test_pages_prometheus_and_victoriametrics_agree(captures, helpers, stored) -> None:
     """Three faults and none, at four scrape intervals: same class, cause and ranks from pages and from both servers, and alike shares.
 

@@ -11,7 +11,7 @@ import urllib.request
 
 import pytest
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.beside(row=1)]
 
 
 def test_it_serves_reloads_and_ends(tmp_path):

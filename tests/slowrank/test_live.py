@@ -74,7 +74,7 @@ def test_pages_are_handed_on_and_the_unreached_are_named(server: str) -> None:
 def test_nobody_ends_with_the_reason() -> None:
     """A collection that reached nobody is an error, not an empty result."""
     with pytest.raises(UnreachableError, match=r"no target gives a usable page: http://127\.0\.0\.1:9/v1/loads: nothing listens"):
-        collect([parse_target("127.0.0.1:9")], 3.0, lambda page: None)
+        collect([parse_target("127.0.0.1:9")], 3600.0, lambda page: None)
 
 
 def test_nobody_is_told_before_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,6 +144,7 @@ def test_help_says_what_it_finds_what_not_and_that_it_gives_work() -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.beside(row=3)
 def test_a_card_without_a_fifth_of_its_clock_is_named_while_the_group_serves() -> None:
     """On four virtual ranks with chat traffic, within the most requests that are stated; afterwards no prompt is left behind. A client
     that goes away leaves none either, and a rank that does not exist is refused."""

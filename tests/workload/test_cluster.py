@@ -25,9 +25,10 @@ from workload.schedule import Scheduled, parse
 from workload.wire import Pin
 
 OWNER = """
-import json, sys, time
+import json, signal, sys, time
 from workload.cluster import Cluster
 from workload.config import ClusterConfig
+signal.signal(signal.SIGINT, signal.default_int_handler)  # as a terminal starts it; a shell's background does not
 with Cluster(ClusterConfig(ranks=3)) as cluster:
     cluster.inject("stuck_rank", rank=1)
     print(json.dumps([cluster.pid(name) for name in ("rank0", "rank1", "rank2", "fabric", "frontend")]), flush=True)
@@ -47,6 +48,7 @@ def workdir(tmp_path, monkeypatch):
 
 
 @pytest.mark.cluster
+@pytest.mark.beside(row=3)
 @pytest.mark.parametrize(
     ("config", "accelerator"),
     [
@@ -81,6 +83,7 @@ def test_it_serves_the_engines_pages_and_stops_clean(config, accelerator, workdi
 
 
 @pytest.mark.cluster
+@pytest.mark.beside(row=3)
 def test_an_idle_cluster_runs_nothing_until_somebody_asks(probe):
     """Without requests no step is counted and idle seconds are; then the reference load, 3 contexts of 8K and one of 8K or 200K a rank,
     makes rank 0's pairs 7 times its peers', who fall short by 196,608 in every step."""
@@ -110,6 +113,7 @@ def test_an_idle_cluster_runs_nothing_until_somebody_asks(probe):
 
 
 @pytest.mark.cluster
+@pytest.mark.beside(row=3)
 def test_open_loop_traffic_arrives_at_its_rate(probe):
     """Poisson arrivals do not wait for answers; the router that balances tokens keeps every rank at work."""
     small = Lengths(200, 0, 200, 200)
@@ -126,6 +130,7 @@ def test_open_loop_traffic_arrives_at_its_rate(probe):
 
 
 @pytest.mark.cluster
+@pytest.mark.beside(row=3)
 @pytest.mark.parametrize("victim", ["rank2", "fabric", "frontend"])
 def test_a_death_is_told_with_its_name(victim, gone):
     """The process that died is named, not one of those that died of it, and the rest ends too."""
@@ -143,6 +148,7 @@ def test_a_death_is_told_with_its_name(victim, gone):
 
 
 @pytest.mark.cluster
+@pytest.mark.beside(row=3)
 def test_a_start_that_fails_says_why_and_leaves_nothing(workdir):
     """A taken port: the front end's own words are in the error."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -153,6 +159,7 @@ def test_a_start_that_fails_says_why_and_leaves_nothing(workdir):
 
 
 @pytest.mark.cluster
+@pytest.mark.beside(row=3)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 def test_nothing_outlives_the_owner(number, tmp_path, gone):
     """Ctrl-C in the terminal, a termination and a kill -9: all processes end, a stopped one too, and the files are gone."""
@@ -179,6 +186,7 @@ def test_nothing_outlives_the_owner(number, tmp_path, gone):
 
 
 @pytest.mark.cluster
+@pytest.mark.beside(row=3)
 def test_a_cluster_survives_the_thread_that_started_it(probe):
     """A short-lived starter thread does not take the children with it."""
     cluster = Cluster(ClusterConfig(ranks=2))
@@ -194,6 +202,7 @@ def test_a_cluster_survives_the_thread_that_started_it(probe):
 
 
 @pytest.mark.cluster
+@pytest.mark.beside(row=3)
 def test_a_run_follows_its_schedule(tmp_path):
     """Faults begin and end when they should, and the labels say when that was."""
     said: list[str] = []

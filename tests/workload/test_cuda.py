@@ -134,6 +134,7 @@ print(len(kernels._copies))
 
 
 @pytest.mark.cluster
+@pytest.mark.beside(row=3)
 @pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
 def test_cards_of_their_own_exchange_copies(tmp_path):
     """Two processes, uneven rows: each sends 3 + 1 copies; card 0 receives 3 + 3, card 1 receives 1 + 1. (gloo stands in for NCCL.)"""
@@ -145,6 +146,7 @@ def test_cards_of_their_own_exchange_copies(tmp_path):
 
 
 @pytest.mark.cluster
+@pytest.mark.beside(row=3)
 def test_the_gpu_script_passes_its_dry_run(tmp_path):
     """The same path on the CPU: four captures named after the device, three labels, and a word that no figure is a GPU's."""
     done = subprocess.run(

@@ -12,7 +12,7 @@ from workload.config import ClusterConfig, EngineFlags, Limits
 from workload.control import Control
 from workload.scheduling.settings import Speculation, Split
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.beside(row=3)]
 
 RANKS = 3
 

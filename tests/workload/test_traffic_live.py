@@ -11,6 +11,7 @@ from workload.config import ClusterConfig
 
 
 @pytest.mark.cluster
+@pytest.mark.beside(row=3)
 def test_each_rank_pays_once_for_a_shared_document(tmp_path, probe):
     """Six questions about one document of 2,000 tokens, dealt in turn to 2 ranks: each computes it once and finds it twice."""
     recording = tmp_path / "day.csv"

@@ -53,6 +53,7 @@ def exactly(tokens: int) -> Lengths:
 
 
 @pytest.mark.cluster
+@pytest.mark.beside(row=3)
 def test_in_lockstep_a_slow_rank_is_everybodys_and_a_hung_one_freezes_all():
     """Rank 1 late by twice the fault's own delay: gaps grow on all engines alike (a real run: 90.9 and 91.6 ms). Stopped: every
     series of every engine stands still, the running gauge at its last value, and /health says 200."""
@@ -79,6 +80,7 @@ def test_in_lockstep_a_slow_rank_is_everybodys_and_a_hung_one_freezes_all():
 
 
 @pytest.mark.cluster
+@pytest.mark.beside(row=3)
 def test_dense_engines_are_slow_and_hang_alone():
     """The slow engine's gaps are more than three times the other's, which stay as they were (a real run: 84.0 and 13.1 ms); a hung
     engine stands still and the other goes on. With one API server the count of iterations is that of steps."""
@@ -101,6 +103,7 @@ def test_dense_engines_are_slow_and_hang_alone():
 
 
 @pytest.mark.cluster
+@pytest.mark.beside(row=3)
 def test_an_idle_rank_of_a_busy_group_is_flat_and_waves_begin_again():
     """Requests on engine 0 alone: it steps, engine 1 runs dummy batches of which no page tells. When all is done the group pauses, and
     a request on the other engine wakes it. Two API servers each count a step that brought both something: twice the steps."""
