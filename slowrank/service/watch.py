@@ -168,7 +168,12 @@ class Watch:
         self.look = Look(window, found)
         states = self._hear(found)
         self.cadence.suspected = State.SUSPECTED in states
-        self.past.note(window, healthy=found.verdict.klass is Class.HEALTHY, suspected=bool(states - {State.RESOLVED}))
+        self.past.note(
+            window,
+            healthy=found.verdict.klass is Class.HEALTHY,
+            suspected=bool(states - {State.RESOLVED}),
+            reach=lambda seconds: self.intake.window(self.spec.name, seconds, end=window.end),
+        )
         await self._keep()
 
     async def _keep(self) -> None:

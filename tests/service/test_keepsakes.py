@@ -62,7 +62,7 @@ def test_a_past_is_the_same_after_a_restart(keepsakes, file):
     past = Past(600.0, found)
     assert past.baseline(NOW) is found
     for end in range(0, 700, 10):
-        past.note(window(NOW + end), healthy=True, suspected=False)
+        past.note(window(NOW + end), healthy=True, suspected=False, reach=lambda _, end=end: window(NOW + end))
     newer = past.baseline(NOW + 700.0)
     assert newer is not None
     assert newer.end >= NOW

@@ -88,15 +88,19 @@ def test_pages_are_booked_by_what_came_back():
     assert (pages.good, pages.error) == (100.5, "no answer")
 
 
-def window(end: float) -> Window:
-    return Window(Engine("e", "sglang"), np.array([end - 30.0, end]), (0,), {}, 1)
+def window(end: float, seconds: float = 30.0) -> Window:
+    return Window(Engine("e", "sglang"), np.array([end - seconds, end]), (0,), {}, 1)
+
+
+def noted(past: Past, end: float, *, healthy: bool, suspected: bool = False) -> None:
+    past.note(window(end), healthy=healthy, suspected=suspected, reach=lambda seconds: window(end, seconds))
 
 
 def test_a_past_must_grow_old_before_it_serves():
     """Nothing for ten minutes, then a window that is at least that old, and never older than twice that while the engine is healthy."""
     past = Past(600.0)
     for end in range(0, 6000, 10):
-        past.note(window(end), healthy=True, suspected=False)
+        noted(past, end, healthy=True)
         serving = past.baseline(end)
         if end < 600:
             assert serving is None
@@ -109,22 +113,36 @@ def test_windows_just_before_a_suspicion_never_serve():
     """They may hold the beginning of the fault. What was old enough before stays the measure for as long as it lasts."""
     past = Past(600.0)
     for end in range(0, 1000, 10):
-        past.note(window(end), healthy=True, suspected=False)
+        noted(past, end, healthy=True)
     for end in range(1000, 5000, 10):
-        past.note(window(end), healthy=True, suspected=True)
+        noted(past, end, healthy=True, suspected=True)
     serving = past.baseline(4990.0)
     assert serving is not None
     assert 0 < serving.end <= 400.0
+
+
+def test_a_past_reaches_back_to_the_last_suspicion_at_most():
+    """Two minutes, though verdicts look at half of one; 60 s after a suspicion ended, 60 s; and never less than the verdict looked at."""
+    past = Past(60.0)
+    noted(past, 1000.0, healthy=True, suspected=True)
+    lengths = {}
+    for end in (1010.0, 1060.0, 1300.0):
+        noted(past, end, healthy=True)
+        serving = past.baseline(end + 60.0)
+        assert serving is not None
+        assert serving.end == end
+        lengths[end] = end - serving.start
+    assert lengths == {1010.0: 30.0, 1060.0: 60.0, 1300.0: 120.0}
 
 
 def test_what_is_not_healthy_never_serves():
     """An engine that is never healthy has no past, and the candidates are few."""
     past = Past(60.0)
     for end in range(0, 1000, 10):
-        past.note(window(end), healthy=False, suspected=False)
+        noted(past, end, healthy=False)
     assert past.baseline(1000.0) is None
     for end in range(1000, 1100):
-        past.note(window(end), healthy=True, suspected=False)
+        noted(past, end, healthy=True)
     assert len(past._waiting) <= KEPT + 1
 
 
