@@ -1,14 +1,18 @@
-"""The last pages of one source of one node, columnar and in fixed memory: per rank when its values were true, and the values."""
+"""The last pages of one source of one node, columnar and in bounded memory: per rank when its values were true, and the values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from collector.model import FloatArray
 from collector.signals import CATALOGUE, Kind
+
+_Float = TypeVar("_Float", bound=np.floating)
 
 MIN_ADVANCE_S = 0.01
 """A sample less than this after the rank's last one is the same snapshot again: its time is our arrival less its age, and network
@@ -28,17 +32,24 @@ def is_counter(signal: str) -> bool:
     return signal not in CATALOGUE or CATALOGUE[signal].kind is Kind.COUNTER
 
 
-class Ring:
-    """The last `rows` pages. Memory: 4 bytes a row and rank, and 8 more for each counter and 4 for each gauge; grows only when a rank or
-    signal is new. A gauge keeps seven digits, which no level needs more than; a counter's differences need all of them."""
+FIRST_ROWS = 8
+"""Pages that a ring holds before it first grows: five minutes of a page a minute."""
 
-    def __init__(self, rows: int) -> None:
+
+class Ring:
+    """The pages of the last `depth_s` seconds and one before them, at most one for each second. Memory: 4 bytes a row and rank, and 8 more
+    for each counter and 4 for each gauge; of at most twice the rows that are needed. A gauge keeps seven digits, which no level needs
+    more than; a counter's differences need all of them."""
+
+    def __init__(self, depth_s: float) -> None:
         self.columns: dict[int, int] = {}  # rank -> column
-        self._rows = rows
-        self._count = 0  # pages ever added
-        self._arrived = np.full(rows, np.nan)
+        self._depth_s = depth_s
+        self._most = max(ceil(depth_s) + 1, 2)
+        self._rows = min(FIRST_ROWS, self._most)
+        self._count = 0  # pages added since the ring last grew, and those held then
+        self._arrived: FloatArray = np.full(self._rows, np.nan)
         # seconds from a rank's sample to the arrival; NaN: not on the page
-        self._lag: npt.NDArray[np.float32] = np.full((rows, 0), np.nan, np.float32)
+        self._lag: npt.NDArray[np.float32] = np.full((self._rows, 0), np.nan, np.float32)
         self._newest: FloatArray = np.full(0, -np.inf)  # time of each rank's last sample
         self._values: dict[str, npt.NDArray[np.floating]] = {}
         self._raw: dict[str, FloatArray] = {}  # counters: last value as read
@@ -46,6 +57,8 @@ class Ring:
 
     def add(self, arrived: float, times: Mapping[int, float], values: Mapping[str, Mapping[int, float]]) -> tuple[int, ...]:
         """Append one page; the ranks on which a counter fell. A page must arrive after the last one; values need their rank's time."""
+        if self._count >= self._rows and arrived - self._arrived[(self._count + 1) % self._rows] < self._depth_s:
+            self._grow(2 * self._rows)  # without its oldest page it would be less than `depth_s` deep
         self._admit(times, values)
         row = self._count % self._rows
         self._count += 1
@@ -70,6 +83,7 @@ class Ring:
     ) -> list[tuple[float, int]]:
         """Append n pages, oldest first, with the result of as many `add`; (arrival, rank) where a counter fell. `times` and the values are
         (n, R) in the order of `ranks`; no column for a rank without any time."""
+        self._grow(min(self._count, self._rows) + len(arrived))
         seen = [name for name, found in values.items() if np.isfinite(found[np.isfinite(times)]).any()]
         sampled = [bool(np.isfinite(column).any()) for column in times.T]
         self._admit({rank: 0.0 for rank, some in zip(ranks, sampled, strict=True) if some}, seen)
@@ -103,6 +117,21 @@ class Ring:
                 table[rows] = np.where(present, found, np.nan)
         names = {k: rank for rank, k in self.columns.items()}
         return [(float(arrived[row]), names[int(k)]) for row, k in zip(*np.nonzero(fallen), strict=True)]
+
+    def _grow(self, rows: int) -> None:
+        """Room for `rows` pages, or as many as there may be; what is held stays."""
+        rows = min(rows, self._most)
+        if rows <= self._rows:
+            return
+        order = self._order()
+
+        def longer(table: npt.NDArray[_Float]) -> npt.NDArray[_Float]:
+            more = np.full((rows - len(order), *table.shape[1:]), np.nan, table.dtype)
+            return np.concatenate([table[order], more])
+
+        self._arrived, self._lag = longer(self._arrived), longer(self._lag)
+        self._values = {signal: longer(table) for signal, table in self._values.items()}
+        self._rows, self._count = rows, len(order)
 
     def _all_corrected(self, signal: str, seen: FloatArray) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
         """`_corrected` of (n, R) values, row after row; at once where no counter falls, as nearly always."""

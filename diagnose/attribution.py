@@ -12,7 +12,7 @@ import numpy as np
 
 from collector import signals
 from collector.model import FloatArray, Window, once_a_window
-from diagnose import cards, lockstep
+from diagnose import cards, lockstep, sums
 from diagnose.model import Share
 
 EFFICIENCY = (0.4, 0.7, 1.0)
@@ -23,6 +23,10 @@ the engine's own cadence narrows it."""
 
 MOST_POINTS = 60
 """Points in a slope: 1,770 pairs, a tenth of a millisecond; five minutes give means of five seconds, longer than any flush."""
+
+SLIGHT = 0.04
+"""Share of step time that all attention of the busiest rank takes at the dearest below which its price is left as the card has it: what its
+range leaves open, 0.6 of that, is half of the least that is blamed, and a cadence that follows such pairs has another cause. Arithmetic."""
 
 DRIFT = 0.05
 """Share of step time by which a healthy engine's windows differ: benchmarks/healthy_spread.py, largest 0.03."""
@@ -41,7 +45,9 @@ class PairCost:
 def pair_cost(window: Window, baseline: Window | None = None) -> PairCost | None:
     """Seconds per pair from the card's bandwidth and the KV cache's bytes per token, narrowed by the window's own cadence if that varies
     with the busiest rank's pairs, and by the rise over the past if the busiest rank's pairs grew; None when nothing supports a figure."""
-    cost = physical_cost(window)
+    cost, step = physical_cost(window), lockstep.cadence(window)
+    if cost is not None and step is not None and cost.high * lockstep.most(mean_pairs(window)) < SLIGHT * step:
+        return cost
     for other in (_fitted(window), _history(window, baseline)):
         cost = _narrowed(cost, other)
     return cost
@@ -86,9 +92,7 @@ def _fitted(window: Window) -> PairCost | None:
 
 def _thinned(values: FloatArray) -> FloatArray:
     """At most MOST_POINTS consecutive means: a slope is taken over all pairs of points, so its cost grows with their square."""
-    parts = min(MOST_POINTS, len(values))
-    starts = np.linspace(0, len(values), parts, endpoint=False).astype(np.intp)
-    return np.asarray(np.add.reduceat(values, starts) / np.diff(np.append(starts, len(values))))
+    return np.asarray(sums.by_part(values[None], min(MOST_POINTS, len(values)))[0])
 
 
 def _history(window: Window, baseline: Window | None) -> PairCost | None:
@@ -168,14 +172,14 @@ def dealt(window: Window) -> bool:
 
 
 def _only_decodes(window: Window) -> bool:
-    return window.has(signals.PREFILL_TOKENS) and float(np.nan_to_num(window.mean(signals.PREFILL_TOKENS)).sum()) == 0.0
+    return window.has(signals.PREFILL_TOKENS) and sums.total(window.mean(signals.PREFILL_TOKENS)) == 0.0
 
 
 @once_a_window
 def tokens_per_step(window: Window) -> float | None:
     """Tokens that the whole group puts into one step; None when not observed."""
     tokens = lockstep.per_step(window, signals.ATTENTION_TOKENS)
-    return float(np.nan_to_num(tokens).sum()) if np.isfinite(tokens).any() else None
+    return sums.total(tokens) if np.isfinite(tokens).any() else None
 
 
 @once_a_window
@@ -183,7 +187,7 @@ def balancedness(window: Window) -> float | None:
     """Mean over cards / max over cards of expert load, 1 is level; from the sum and count of the window alone, as the engine's summary
     holds the whole life. None when not observed or no observation fell into the window."""
     total, count = window.mean(signals.BALANCEDNESS_SUM), window.mean(signals.BALANCEDNESS_COUNT)
-    counted = float(np.nan_to_num(count).sum())
+    counted = sums.total(count)
     if not np.isfinite(total).any() or not counted > lockstep.LEAST_RATE:
         return None
-    return float(np.nan_to_num(total).sum()) / counted
+    return sums.total(total) / counted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 from collector import enabling, signals
 from collector.model import Clock
@@ -84,8 +85,13 @@ def _counts(case: Case, rule: Rule, outcome: NoData) -> bool:
 
 def unread(case: Case, rule: Rule) -> bool:
     """Whether a rule has an optional source that was not read at all: then its silence says nothing about the engine."""
-    optional = [name for name in rule.needs if signals.CATALOGUE[name].optional]
-    return bool(optional) and not any(case.window.has(name) for name in optional)
+    optional = _optional(rule.needs)
+    return bool(optional) and not case.window.has_any(*optional)
+
+
+@cache
+def _optional(needs: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in needs if signals.CATALOGUE[name].optional)
 
 
 def untested(case: Case, unanswered: Iterable[NoData]) -> int:

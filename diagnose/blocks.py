@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from collector.model import FloatArray, Window
+from collector.model import FloatArray, Window, once_a_window
+from diagnose import sums
 from diagnose.lockstep import BLOCK_S
 
 
@@ -13,6 +14,7 @@ def count(window: Window, seconds: float = BLOCK_S) -> int:
     return max(1, min(int((window.end - window.start) // seconds), len(window.edges) - 1))
 
 
+@once_a_window
 def means(window: Window, signal: str, seconds: float = BLOCK_S) -> FloatArray:
     """(R, B) a signal's mean in each of the B blocks of at least `seconds`; NaN where nothing was observed in a block.
 
@@ -23,8 +25,4 @@ def means(window: Window, signal: str, seconds: float = BLOCK_S) -> FloatArray:
     parts = count(window, seconds)
     if not columns:
         return np.full((len(values), 1), np.nan)
-    starts = np.linspace(0, columns, parts, endpoint=False).astype(np.intp)
-    seen = np.isfinite(values)
-    held = np.add.reduceat(seen, starts, axis=1, dtype=np.int64)
-    total = np.add.reduceat(np.where(seen, values, 0.0), starts, axis=1)
-    return np.where(held > 0, total / np.maximum(held, 1), np.nan)
+    return sums.by_part(values, parts)

@@ -38,7 +38,7 @@ def burst(window: Window, row: int) -> Burst | None:
     if known.sum() < 2:
         return None
     at = int(np.nanargmax(excess))
-    level = float(np.median(usual[known]))
+    level = lockstep.median(usual[known])
     swing = float(excess[known].max() - excess[known].min())
     together = held[:, known].sum(axis=0)  # a rank not observed now and then leaves it unknown then
     moved = lockstep.most(together) - lockstep.least(together)

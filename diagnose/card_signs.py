@@ -14,7 +14,7 @@ import numpy as np
 
 from collector import promql, signals
 from collector.model import FloatArray, Window, once_a_window
-from diagnose import freshness, lockstep
+from diagnose import freshness, lockstep, sums
 from diagnose.model import Evidence
 from diagnose.rules import Limits, Threshold
 
@@ -63,6 +63,8 @@ LINK = {
     "width": Threshold(0.9, "x the peers' lanes", "widths halve: a card trained at 8 lanes of 16 is 0.5"),
 }
 
+_THROTTLE, _MEMORY, _LINK = Limits(THROTTLE), Limits(MEMORY), Limits(LINK)
+
 DOMINANT = 10.0
 """Times the peers' median rate from which errors are one card's own and not what all cards of a batch or all links of a switch show."""
 
@@ -87,14 +89,13 @@ class Sign:
 @once_a_window
 def throttle(window: Window) -> tuple[Sign, ...]:
     """Cards that run slower than their peers, with the reason where it is reported, and cards with a reason that slows nothing."""
-    limit = Limits(THROTTLE)
+    limit = _THROTTLE
     clock, usual = _clocks(window)
+    below = clock < limit.clock * usual
+    reasoned = np.any([window.mean(name) >= limit.active for name in _WORDS], axis=0)
     out: list[Sign] = []
-    for row, rank in enumerate(window.ranks):
-        slow = bool(clock[row] < limit.clock * usual[row])
-        reason = _reason(window, row, limit)
-        if reason is None and not slow:
-            continue
+    for row in np.flatnonzero(below | reasoned).tolist():
+        rank, slow, reason = window.ranks[row], bool(below[row]), _reason(window, row, limit)
         capped = window.mean(signals.CARD_CAPPED)[row] >= limit.active
         name, share, why = reason or (signals.CARD_CLOCK, np.nan, "is at its power limit" if capped else "runs at a low clock")
         if slow:
@@ -142,7 +143,7 @@ def _reason(window: Window, row: int, limit: Limits) -> tuple[str, float, str] |
 @once_a_window
 def memory(window: Window) -> tuple[Sign, ...]:
     """Cards whose memory fails, is slow, or is too hot, and cards with an XID of memory or of the card as a whole."""
-    limit = Limits(MEMORY)
+    limit = _MEMORY
     out = [*_xids(window, link=False)]
     out += _rising(window, signals.CARD_UNCORRECTED, _once(window), "errors/s", "has uncorrected memory errors", promql.CARD_UNCORRECTED)
     out += _rising(window, signals.CARD_CORRECTED, limit.corrected, "errors/s", "corrects memory errors without end", promql.CARD_CORRECTED)
@@ -151,12 +152,14 @@ def memory(window: Window) -> tuple[Sign, ...]:
     heat, clock = window.mean(signals.CARD_MEMORY_TEMPERATURE), window.mean(signals.CARD_MEMORY_CLOCK)
     usual = lockstep.peers_median(clock)
     too_hot = {sign.row for sign in throttle(window) if not sign.harmless}  # heat slows the whole card then: gpu_throttled
-    for row, rank in enumerate(window.ranks):
+    slow = clock < limit.clock * usual
+    for row in np.flatnonzero((failed > 0) | slow | (heat >= limit.hot)).tolist():
+        rank = window.ranks[row]
         if failed[row] > 0:
             what = f"rank {rank}'s card could not replace a bad memory row"
             evidence = Evidence(signals.CARD_REMAP_FAILED, what, 1.0, 0.0, "1", rank, 0.0, promql.CARD_REMAP_FAILED)
             out.append(Sign(row, evidence, "has no spare memory rows left", dated=False))
-        if clock[row] < limit.clock * usual[row]:
+        if slow[row]:
             what = f"rank {rank}'s memory runs at {clock[row] / 1e6:,.0f} MHz, its peers' at {usual[row] / 1e6:,.0f}"
             least = float(limit.clock * usual[row])
             evidence = Evidence(
@@ -175,19 +178,19 @@ def memory(window: Window) -> tuple[Sign, ...]:
 @once_a_window
 def link(window: Window) -> tuple[Sign, ...]:
     """Cards whose NVLinks or PCIe lanes count errors that their peers' do not, or that have fewer lanes."""
-    limit = Limits(LINK)
+    limit = _LINK
     out = [*_xids(window, link=True)]
     out += _rising(window, signals.CARD_LINK_ERRORS, limit.errors, "errors/s", "has NVLink errors without end", promql.CARD_LINK_ERRORS)
     out += _rising(window, signals.CARD_PCIE_REPLAYS, limit.errors, "replays/s", "repeats PCIe packets", promql.CARD_PCIE_REPLAYS)
     width = window.mean(signals.CARD_PCIE_WIDTH)
     usual = lockstep.peers_median(width)
-    for row, rank in enumerate(window.ranks):
-        if width[row] < limit.width * usual[row]:
-            what = f"rank {rank}'s card has {width[row]:.0f} PCIe lanes, its peers have {usual[row]:.0f}"
-            evidence = Evidence(
-                signals.CARD_PCIE_WIDTH, what, float(width[row]), float(usual[row]), "lanes", rank, None, promql.CARD_PCIE_WIDTH
-            )
-            out.append(Sign(row, evidence, "lacks PCIe lanes", dated=False))
+    for row in np.flatnonzero(width < limit.width * usual).tolist():
+        rank = window.ranks[row]
+        what = f"rank {rank}'s card has {width[row]:.0f} PCIe lanes, its peers have {usual[row]:.0f}"
+        evidence = Evidence(
+            signals.CARD_PCIE_WIDTH, what, float(width[row]), float(usual[row]), "lanes", rank, None, promql.CARD_PCIE_WIDTH
+        )
+        out.append(Sign(row, evidence, "lacks PCIe lanes", dated=False))
     return tuple(out)
 
 
@@ -201,11 +204,13 @@ def _rising(window: Window, signal: str, least: float, unit: str, words: str, qu
     if not window.has(signal):
         return
     rate = window.mean(signal)
-    usual = np.nan_to_num(lockstep.peers_median(rate))
-    for row, rank in enumerate(window.ranks):
-        if rate[row] >= least and rate[row] > DOMINANT * usual[row]:
-            what = f"rank {rank}'s card counts {rate[row]:.3g} {unit}, its peers {usual[row]:.3g}"
-            yield Sign(row, Evidence(signal, what, float(rate[row]), float(usual[row]), unit, rank, least, query), words)
+    if not (rate >= least).any():
+        return
+    usual = sums.zeroed(lockstep.peers_median(rate))
+    for row in np.flatnonzero((rate >= least) & (rate > DOMINANT * usual)).tolist():
+        rank = window.ranks[row]
+        what = f"rank {rank}'s card counts {rate[row]:.3g} {unit}, its peers {usual[row]:.3g}"
+        yield Sign(row, Evidence(signal, what, float(rate[row]), float(usual[row]), unit, rank, least, query), words)
 
 
 _LINK_CODES = MappingProxyType({74: "NVLink error"})
@@ -219,11 +224,14 @@ _CODES = MappingProxyType(
 
 def _xids(window: Window, *, link: bool) -> Iterator[Sign]:
     """Cards with an XID. It stays on show after its cause has gone, so it is dated only when it changed inside the window."""
+    if not window.has(signals.CARD_XID):
+        return
     table = window.get(signals.CARD_XID)
     codes = freshness.last(table)
-    for row, rank in enumerate(window.ranks):
-        if not codes[row] > 0 or (codes[row] in _LINK_CODES) is not link:
+    for row in np.flatnonzero(codes > 0).tolist():
+        if (codes[row] in _LINK_CODES) is not link:
             continue
+        rank = window.ranks[row]
         seen = table[row][np.isfinite(table[row])]
         meaning = (_LINK_CODES if link else _CODES).get(int(codes[row]), "hardware error")
         evidence = Evidence(

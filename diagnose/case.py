@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from collector import signals
 from collector.model import Clock, FloatArray, Window
-from diagnose import attribution, front_end, lockstep, over_past, prefill, prefill_drag, slow_card
+from diagnose import attribution, front_end, lockstep, over_past, prefill, prefill_drag, slow_card, sums
 from diagnose.model import Share
 
 MIN_INTERVALS = 3
@@ -46,7 +44,7 @@ class Case:
     def working(self) -> bool:
         """Whether the engine had running requests or took steps in the window."""
         running = self.window.mean(signals.RUNNING)
-        return bool(np.nan_to_num(running).sum() > 0.5) or lockstep.group_rate(self.window) is not None
+        return sums.total(running) > 0.5 or lockstep.group_rate(self.window) is not None
 
     @cached_property
     def waits(self) -> lockstep.Waits | None:

@@ -6,6 +6,7 @@ import numpy as np
 
 from collector import signals
 from collector.model import Window
+from diagnose import sums
 from diagnose.rules import Threshold
 
 THRESHOLDS = {
@@ -20,12 +21,12 @@ THRESHOLDS = {
 
 def late_senders(window: Window, ratio: float) -> tuple[int, ...]:
     """Rows of the ranks for which all others wait: late with their own work, and no matter of dispatch."""
-    awaited = np.nan_to_num(window.mean(signals.DISPATCH_AWAITED))
+    awaited = sums.zeroed(window.mean(signals.DISPATCH_AWAITED))
     return tuple(int(k) for k in np.flatnonzero(awaited >= ratio))
 
 
 def queued(window: Window, ratio: float) -> tuple[int, ...]:
     """Rows of the ranks that wait longer than their node's others for the same senders, without being late themselves."""
-    waits = np.nan_to_num(window.mean(signals.DISPATCH_WAIT))
+    waits = sums.zeroed(window.mean(signals.DISPATCH_WAIT))
     late = late_senders(window, ratio)
     return tuple(int(k) for k in np.flatnonzero(waits >= ratio) if k not in late)

@@ -6,6 +6,7 @@ import numpy as np
 
 from collector import signals
 from collector.model import FloatArray, Window
+from diagnose import sums
 from diagnose.rules import Threshold
 
 THRESHOLDS = {
@@ -27,6 +28,8 @@ def last(values: FloatArray) -> FloatArray:
     if not values.shape[1]:
         return np.full(len(values), np.nan)
     seen = np.isfinite(values)
+    if seen[:, -1].all():  # as nearly always
+        return values[:, -1]
     newest = values.shape[1] - 1 - np.argmax(seen[:, ::-1], axis=1)
     return np.where(seen.any(axis=1), values[np.arange(len(values)), newest], np.nan)
 
@@ -40,8 +43,8 @@ def stepping(window: Window, age: FloatArray) -> FloatArray:
     active = window.get(signals.STEPS_ACTIVE)
     if not active.shape[1]:
         return np.full(len(active), np.nan)
-    steps = np.nan_to_num(active) + np.nan_to_num(window.get(signals.STEPS_IDLE))
-    since = window.edges[1:][None, :] > window.end - np.nan_to_num(age)[:, None]
+    steps = sums.zeroed(active) + sums.zeroed(window.get(signals.STEPS_IDLE))
+    since = window.edges[1:][None, :] > window.end - sums.zeroed(age)[:, None]
     since[:, -1] = True
     share = ((steps > 0) & since).sum(axis=1) / since.sum(axis=1)
     return np.where(np.isfinite(active).any(axis=1), share, np.nan)

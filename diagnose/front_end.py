@@ -17,7 +17,7 @@ import numpy as np
 
 from collector import signals
 from collector.model import FloatArray, Window, once_a_window
-from diagnose import blocks, lockstep
+from diagnose import blocks, lockstep, sums
 from diagnose.prefill_drag import PrefillDrag, prefill_drag
 
 _ALWAYS = (signals.FIRST_TOKEN_TIME, signals.FIRST_TOKENS, signals.WAITING)
@@ -85,18 +85,18 @@ def first_tokens(window: Window, drag: PrefillDrag | None) -> FirstTokens | None
     held = _by_requests(window) if window.engine.kind == "vllm" else _by_rank(window, drag)
     if held is None or not all(np.isfinite(known).any() for known in (seconds, count)):
         return None
-    rate = float(np.nansum(count))
+    rate = sums.total(count)
     if not rate > lockstep.LEAST_RATE:
         return None
     each, per = (
-        np.nansum(blocks.means(window, signals.FIRST_TOKEN_TIME), axis=0),
-        np.nansum(blocks.means(window, signals.FIRST_TOKENS), axis=0),
+        sums.by_column(blocks.means(window, signals.FIRST_TOKEN_TIME)),
+        sums.by_column(blocks.means(window, signals.FIRST_TOKENS)),
     )
     some = per > lockstep.LEAST_RATE
     return FirstTokens(
         rate=rate,
         count=rate * (window.end - window.start),
-        wait=float(np.nansum(seconds)) / rate,
+        wait=sums.total(seconds) / rate,
         queued=held.queued,
         computed=held.computed,
         stepping=held.stepping,
@@ -106,7 +106,7 @@ def first_tokens(window: Window, drag: PrefillDrag | None) -> FirstTokens | None
 
 def stays_long(window: Window) -> bool:
     """Whether vLLM's requests stay so long that those which end in a window say nothing of those which begin in it."""
-    held, ended = float(np.nansum(window.mean(signals.RUNNING))), float(np.nansum(window.mean(signals.FINISHED_REQUESTS)))
+    held, ended = sums.total(window.mean(signals.RUNNING)), sums.total(window.mean(signals.FINISHED_REQUESTS))
     return held > STAY * (window.end - window.start) * ended
 
 
@@ -123,12 +123,12 @@ def _by_rank(window: Window, drag: PrefillDrag | None) -> _Held | None:
     """From the ranks' queues and their time in prefill."""
     step = lockstep.group_rate(window)
     waiting, busy = window.mean(signals.WAITING), np.minimum(window.mean(signals.PREFILL_BUSY), 1.0)
-    rate = float(np.nansum(window.mean(signals.FIRST_TOKENS)))
+    rate = sums.total(window.mean(signals.FIRST_TOKENS))
     if step is None or not rate > lockstep.LEAST_RATE or not all(np.isfinite(known).any() for known in (waiting, busy)):
         return None
     return _Held(
-        queued=float(np.nansum(waiting)) / rate,
-        computed=float(np.nansum(busy)) / rate,
+        queued=sums.total(waiting) / rate,
+        computed=sums.total(busy) / rate,
         stepping=STEPS * max(1.0 / step, drag.prefill_step if drag is not None else 0.0),
     )
 
@@ -137,16 +137,16 @@ def _by_requests(window: Window) -> _Held | None:
     """From what vLLM counts of each request when it ends, and what queues now; None when none ended or its steps were not observed."""
     spent, steps = window.mean(signals.DECODE_TIME), window.mean(signals.DECODE_STEPS)
     stepped = (steps > lockstep.LEAST_RATE) & np.isfinite(spent)
-    ended = np.nansum(blocks.means(window, signals.FINISHED_REQUESTS), axis=0)
+    ended = sums.by_column(blocks.means(window, signals.FINISHED_REQUESTS))
     some = ended > lockstep.LEAST_RATE
-    rate = float(np.nansum(window.mean(signals.FIRST_TOKENS)))
+    rate = sums.total(window.mean(signals.FIRST_TOKENS))
     if not stepped.any() or not some.any() or not rate > lockstep.LEAST_RATE:
         return None
     queued, computed = (
-        float((np.nansum(blocks.means(window, name), axis=0)[some] / ended[some]).max())
+        float((sums.by_column(blocks.means(window, name))[some] / ended[some]).max())
         for name in (signals.REQUEST_QUEUE_TIME, signals.REQUEST_PREFILL_TIME)
     )
-    now = float(np.nansum(window.mean(signals.WAITING))) / rate
+    now = sums.total(window.mean(signals.WAITING)) / rate
     return _Held(max(queued, now), computed, STEPS * float((spent[stepped] / steps[stepped]).max()))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from collector import signals
 from collector.model import FloatArray, Window, once_a_window
-from diagnose import lockstep
+from diagnose import lockstep, sums
 
 
 @once_a_window
@@ -28,7 +28,7 @@ def prefill_touched(window: Window) -> float | None:
     own = window.mean(signals.STEPS_ACTIVE) - window.mean(signals.EAGER_STEPS) - window.mean(signals.GRAPH_STEPS)
     if rate is None or not np.isfinite(own).any():
         return None
-    return min(1.0, float(np.nan_to_num(np.maximum(own, 0.0)).sum()) / rate)
+    return min(1.0, sums.total(np.maximum(own, 0.0)) / rate)
 
 
 @once_a_window
@@ -38,9 +38,9 @@ def touched_series(window: Window) -> FloatArray:
     eager, graph, active = (window.get(name) for name in (signals.EAGER_STEPS, signals.GRAPH_STEPS, signals.STEPS_ACTIVE))
     rate, passes = lockstep.rate_series(window), eager + graph
     stepped = np.isfinite(rate) & (rate > lockstep.LEAST_RATE)
-    ran = np.nan_to_num(passes).sum(axis=0)  # of all ranks: each one's decode passes share the group's steps
-    without = np.nan_to_num(eager).sum(axis=0) / np.maximum(ran, lockstep.LEAST_RATE)
-    own = np.clip(np.nan_to_num(active - passes) / np.where(stepped, rate, 1.0), 0.0, 1.0)
+    ran = sums.by_column(passes)  # of all ranks: each one's decode passes share the group's steps
+    without = sums.by_column(eager) / np.maximum(ran, lockstep.LEAST_RATE)
+    own = np.clip(sums.zeroed(active - passes) / np.where(stepped, rate, 1.0), 0.0, 1.0)
     return np.asarray(np.where(stepped, np.minimum(np.minimum(1.0, without + own.mean(axis=0)), own.sum(axis=0)), 0.0))
 
 
@@ -57,9 +57,9 @@ def prefill_expected(window: Window) -> float | None:
     eager, graph, active = (window.get(name) for name in (signals.EAGER_STEPS, signals.GRAPH_STEPS, signals.STEPS_ACTIVE))
     rate, passes = lockstep.rate_series(window), eager + graph
     stepped = np.isfinite(rate) & (rate > lockstep.LEAST_RATE)
-    own = np.clip(np.nan_to_num(active - passes) / np.where(stepped, rate, 1.0), 0.0, 1.0)
+    own = np.clip(sums.zeroed(active - passes) / np.where(stepped, rate, 1.0), 0.0, 1.0)
     touched = 1.0 - np.prod(1.0 - own, axis=0)
-    ran = np.where(stepped, np.nan_to_num(passes), 0.0)
+    ran = np.where(stepped, sums.zeroed(passes), 0.0)
     usable = ran.sum(axis=1) > lockstep.LEAST_RATE
     return lockstep.median((ran @ touched)[usable] / ran.sum(axis=1)[usable]) if usable.any() else None
 

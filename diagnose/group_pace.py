@@ -6,7 +6,7 @@ import numpy as np
 
 from collector import promql, signals
 from collector.model import Clock, Window
-from diagnose import clocks, independent, lockstep, prompts
+from diagnose import clocks, independent, lockstep, prompts, sums
 from diagnose.case import Case
 from diagnose.confidence import confidence
 from diagnose.model import Evidence, Finding, Healthy, NoData, Share
@@ -21,7 +21,7 @@ def growth(window: Window, past: Window) -> float | None:
     now, before = _per_step(window, signals.ATTENTION_TOKENS), _per_step(past, signals.ATTENTION_TOKENS)
     if now is None or before is None or before <= lockstep.LEAST_RATE:
         return None
-    prompt, prompt_before = (float(np.nansum(prompts.computed(w))) * (lockstep.cadence(w) or 0.0) for w in (window, past))
+    prompt, prompt_before = (sums.total(prompts.computed(w)) * (lockstep.cadence(w) or 0.0) for w in (window, past))
     spare = independent.FLOOR * before
     ratios = [now / before, (prompt + spare) / (prompt_before + spare)]
     for name in (signals.RESIDENT_TOKENS, signals.KV_USAGE):
@@ -35,7 +35,7 @@ def growth(window: Window, past: Window) -> float | None:
 def _per_step(window: Window, signal: str) -> float | None:
     """What all ranks together do of a signal in one step's time."""
     values, step = window.mean(signal), lockstep.cadence(window)
-    return None if step is None or not np.isfinite(values).any() else float(np.nansum(values)) * step
+    return None if step is None or not np.isfinite(values).any() else sums.total(values) * step
 
 
 def whole_group(case: Case, limit: Limits) -> Finding | Healthy | NoData:

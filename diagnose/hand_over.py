@@ -6,7 +6,7 @@ import numpy as np
 
 from collector import promql, signals
 from collector.model import Window
-from diagnose import lockstep
+from diagnose import lockstep, sums
 from diagnose.model import Evidence
 
 QUEUES = {
@@ -34,7 +34,7 @@ SLOWER = 0.5
 def longest(window: Window, queue: str) -> tuple[str, int, float, float]:
     """The queue, the row on which it stands highest above the peers' median, its mean length there and theirs."""
     length = window.mean(queue)
-    usual = np.nan_to_num(lockstep.peers_median(length))
+    usual = sums.zeroed(lockstep.peers_median(length))
     row = int(np.nanargmax(length - usual))
     return queue, row, float(length[row]), float(usual[row])
 
@@ -54,7 +54,7 @@ def piles_up(window: Window, queue: str, backlog: float) -> str:
 
 def requests(window: Window) -> float:
     """Requests in the engine: SGLang counts the queues of the hand-over as waiting, but for what is in flight."""
-    return float(sum(np.nansum(window.mean(name)) for name in (signals.RUNNING, signals.WAITING, signals.INFLIGHT_QUEUE)))
+    return float(sum(sums.total(window.mean(name)) for name in (signals.RUNNING, signals.WAITING, signals.INFLIGHT_QUEUE)))
 
 
 def slow_link(window: Window, row: int) -> tuple[Evidence, ...]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from collector import promql, signals
 from collector.model import Clock, FloatArray, Window
-from diagnose import clocks, lockstep, prompts
+from diagnose import clocks, lockstep, prompts, sums
 from diagnose.case import Case
 from diagnose.confidence import confidence
 from diagnose.model import Evidence, Finding, Healthy, NoData, Share
@@ -77,8 +77,8 @@ def pace(window: Window) -> Pace | None:
     )
     count = np.where(np.isfinite(steps), count, np.nan)
     prefill = prompts.computed(window)
-    tokens = (tokens + np.nan_to_num(prefill - counted)) / count  # what is under way is in no counter yet
-    prompt = np.nan_to_num(prefill) / count
+    tokens = (tokens + sums.zeroed(prefill - counted)) / count  # what is under way is in no counter yet
+    prompt = sums.zeroed(prefill) / count
     kv = next((window.mean(name) for name in (signals.RESIDENT_TOKENS, signals.KV_USAGE) if window.has(name)), running)
     ended = lockstep.nanmean(window.get(signals.FINISHED_REQUESTS))  # as many begin
     begun = _begun_times(ended, np.asarray(count), window.end - window.start)
@@ -134,7 +134,7 @@ def _begun_times(rate: FloatArray, count: FloatArray, seconds: float) -> FloatAr
     surely, at_most = np.maximum(rate - chance, 0.0), rate + chance
     ratio = (surely[:, None] / count[:, None] + BEGUN) / (at_most[None, :] / count[None, :] + BEGUN)
     faster = surely[:, None] > at_most[None, :]
-    return np.asarray(np.maximum(1.0, np.where(faster, np.nan_to_num(ratio, nan=1.0), 1.0)))
+    return np.asarray(np.maximum(1.0, np.where(faster, sums.zeroed(ratio, 1.0), 1.0)))
 
 
 def _bound(steps: FloatArray, times: FloatArray) -> FloatArray:
@@ -144,7 +144,7 @@ def _bound(steps: FloatArray, times: FloatArray) -> FloatArray:
     for r in np.flatnonzero(seen):
         peers = seen & (np.arange(len(steps)) != r)
         if peers.any():
-            out[r] = float(np.median(steps[peers] * times[r, peers]))
+            out[r] = lockstep.median(steps[peers] * times[r, peers])
     return out
 
 
@@ -165,7 +165,7 @@ def slow_rank(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return NoData(case.window.missing(signals.DECODE_TIME, signals.DECODE_STEPS), "no two ranks' step times were observed")
     if not case.long_enough:
         return NoData((), "the window is too short to show that a rank stays slow")
-    rows = tuple(int(k) for k in np.flatnonzero(np.nan_to_num(found.slower, nan=-1.0) >= limit.own))
+    rows = tuple(int(k) for k in np.flatnonzero(sums.zeroed(found.slower, -1.0) >= limit.own))
     if case.window.engine.clock is Clock.UNKNOWN:
         return NoData(() if rows or _apart(found) else (signals.SYNC_WAIT,), clocks.UNTOLD)
     if not rows:
@@ -190,9 +190,7 @@ def _agreement(window: Window, found: Pace, rows: tuple[int, ...], least: float)
     blocks = min(int((window.end - window.start) // lockstep.BLOCK_S), columns)
     cuts = np.linspace(0, columns, blocks + 1).astype(int)
     parts = [_steps_of(window, slice(int(a), int(b))) for a, b in pairwise(cuts)]
-    above = [
-        np.nan_to_num(1.0 - _bound(steps, found.times) / steps, nan=-1.0)[list(rows)] for steps in parts if np.isfinite(steps).sum() > 1
-    ]
+    above = [sums.zeroed(1.0 - _bound(steps, found.times) / steps, -1.0)[list(rows)] for steps in parts if np.isfinite(steps).sum() > 1]
     return float(np.mean([bool((mine >= least).any()) for mine in above])) if above else 0.0
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from collector import signals
 from collector.model import Clock, FloatArray, Window, once_a_window
+from diagnose import sums
 
 BLOCK_S = 3.0
 """Least length of the blocks in which the late rank must be the same. SGLang flushes stage seconds at most once a second, so a block
@@ -63,8 +64,8 @@ def active_step(window: Window) -> float | None:
     The cadence is of decode steps alone, so it says nothing of the mean step of a group in which prompts are computed. Here the time in
     which the group has requests is spread over all steps: the measure of what the device timer and the waits count per step.
     """
-    rate, held = group_rate(window), np.nan_to_num(window.get(signals.RUNNING)) + np.nan_to_num(window.get(signals.WAITING))
-    timed = np.nan_to_num(window.mean(signals.DECODE_TIME)) + np.nan_to_num(window.mean(signals.PREFILL_BUSY))
+    rate, held = group_rate(window), sums.zeroed(window.get(signals.RUNNING)) + sums.zeroed(window.get(signals.WAITING))
+    timed = sums.zeroed(window.mean(signals.DECODE_TIME)) + sums.zeroed(window.mean(signals.PREFILL_BUSY))
     # what one rank's steps last is a lower bound, snapshots with a request on any rank are a sample of the rest
     active = min(1.0, max(most(timed), float((held > 0).any(axis=0).mean()) if held.size else 0.0))
     return cadence(window) if rate is None or active <= LEAST_RATE else active / rate
@@ -91,7 +92,8 @@ def per_step(window: Window, signal: str) -> FloatArray:
 
 def median(values: FloatArray) -> float:
     """Median of the finite ones of (n,) values; NaN when there is none. A tenth of the time of numpy's on the few ranks of a group."""
-    ordered = np.sort(values[np.isfinite(values)])
+    ordered = values[np.isfinite(values)]
+    ordered.sort()
     middle = len(ordered) // 2
     if not len(ordered):
         return float("nan")
@@ -117,20 +119,24 @@ def most(values: FloatArray) -> float:
 
 def nanmedian(values: FloatArray) -> FloatArray:
     """(T,) median over the finite values of each column of (R, T); NaN for a column with none."""
-    if not len(values):
-        return np.full(values.shape[1], np.nan)
+    rows, columns = len(values), np.arange(values.shape[1])
+    if not rows:
+        return np.full(len(columns), np.nan)
     seen = np.isfinite(values)
-    count = seen.sum(axis=0)
     ordered = np.sort(np.where(seen, values, np.inf), axis=0)
-    columns = np.arange(values.shape[1])
-    low, high = ordered[np.maximum(count - 1, 0) // 2, columns], ordered[np.minimum(count // 2, len(values) - 1), columns]
+    if seen.all():  # as nearly always
+        return np.asarray((ordered[(rows - 1) // 2] + ordered[rows // 2]) / 2)
+    count = np.count_nonzero(seen, axis=0)
+    low, high = ordered[np.maximum(count - 1, 0) // 2, columns], ordered[np.minimum(count // 2, rows - 1), columns]
     middle = np.where(count > 0, low, 0.0) + np.where(count > 0, high, 0.0)
     return np.where(count > 0, middle / 2, np.nan)
 
 
 def peers_median(values: FloatArray) -> FloatArray:
     """(R,) for each rank the median of the *other* observed ranks: a mean that includes the slow rank would hide it."""
-    known = np.sort(values[np.isfinite(values)])
+    seen = np.isfinite(values)
+    known = values[seen]
+    known.sort()
     count, half = len(known), (len(known) - 1) // 2
     if count == 0:
         return np.full(len(values), np.nan)
@@ -143,7 +149,7 @@ def peers_median(values: FloatArray) -> FloatArray:
         peers = np.where(values <= middle, above, middle)
     else:
         peers = np.where(values < middle, (middle + above) / 2, np.where(values > middle, (below + middle) / 2, (below + above) / 2))
-    return peers if count == len(values) else np.where(np.isfinite(values), peers, middle if count % 2 else (middle + above) / 2)
+    return peers if count == len(values) else np.where(seen, peers, middle if count % 2 else (middle + above) / 2)
 
 
 def over_peers(values: FloatArray) -> FloatArray:
@@ -233,13 +239,12 @@ def _agreement(window: Window, rows: tuple[int, ...]) -> float:
     blocks = min(blocks, columns)
     if blocks < 2:
         return 0.0
-    starts = np.linspace(0, columns, blocks, endpoint=False).astype(np.intp)
-    seen = np.isfinite(total)
-    count = np.add.reduceat(seen, starts, axis=1, dtype=np.int64)
-    mean = np.add.reduceat(np.where(seen, total, 0.0), starts, axis=1) / np.maximum(count, 1)
-    usable = (count > 0).sum(axis=0) > 1
-    least = np.argmin(np.where(count > 0, mean, np.inf), axis=0)
-    return float(np.isin(least[usable], rows).mean()) if usable.any() else 0.0
+    mean = sums.by_part(total, blocks)
+    seen = np.isfinite(mean)
+    usable = np.count_nonzero(seen, axis=0) > 1
+    least = np.argmin(np.where(seen, mean, np.inf), axis=0)
+    named = (least[:, None] == np.array(rows)).any(axis=1)
+    return float(np.count_nonzero(named & usable) / np.count_nonzero(usable)) if usable.any() else 0.0
 
 
 def nanmean(values: FloatArray) -> FloatArray:
@@ -272,7 +277,7 @@ def unwaited(window: Window) -> float | None:
     """Seconds per step in which the device had nothing to do and no rank waited for another either: all hosts late alike. None without the
     device timer or the waits, and for a group that stands now and then without a request, as that looks the same."""
     exposed, waited = host_exposed(window), waits(window)
-    timed = most(window.mean(signals.DECODE_TIME) + np.nan_to_num(window.mean(signals.PREFILL_BUSY)))
+    timed = most(window.mean(signals.DECODE_TIME) + sums.zeroed(window.mean(signals.PREFILL_BUSY)))
     if exposed is None or waited is None or not timed >= ALWAYS:
         return None
     return max(0.0, exposed - most(waited.per_step))

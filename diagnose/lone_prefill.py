@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collector import signals
+from collector.model import Window, once_a_window
 from diagnose import blocks, lockstep, prefill
 from diagnose.case import Case
 from diagnose.model import Healthy, NoData, Severity
@@ -88,7 +89,8 @@ def lone_prefill(case: Case, limit: Limits) -> LonePrefill | Healthy | NoData:
         return NoData((), "the window is too short to show that prefill persists on one rank")
     row = load.leader
     busy, usual = float(load.busy[row]), float(lockstep.peers_median(load.busy)[row])
-    before = _past_uneven(case, case.window.end - case.window.start)
+    past = case.baseline
+    before = None if past is None else _most_uneven(past, case.window.end - case.window.start)
     # where all ranks prefill much, none can prefill several times as long as its peers: then the past is the measure
     new = float("inf") if before is None else limit.usual * before
     alone = busy >= limit.lead * usual or (busy >= limit.ahead * usual and busy - lockstep.average(load.busy) >= new)
@@ -96,18 +98,17 @@ def lone_prefill(case: Case, limit: Limits) -> LonePrefill | Healthy | NoData:
         return Healthy(f"the rank that prefills most spends {busy:.0%} of its time on it, its peers {usual:.0%}")
     reason = prefill.why(case.window, row, limit)
     brief = case.baseline is None and case.window.end - case.window.start < BRIEF_S
-    worst = _past_uneven(case, lockstep.BLOCK_S) or 0.0
+    worst = 0.0 if past is None else _most_uneven(past, lockstep.BLOCK_S) or 0.0
     return LonePrefill(
         row, busy, usual, load, reason, load.persistence(limit, new), before, worst, _grown(case), brief, case.window.missing(*CONFIRMS)
     )
 
 
-def _past_uneven(case: Case, seconds: float) -> float | None:
-    """The most uneven prefill of the past in stretches of at least `seconds`; None without a past."""
-    if case.baseline is None:
-        return None
-    past = blocks.means(case.baseline, signals.PREFILL_BUSY, seconds)
-    seen = past[:, np.isfinite(past).any(axis=0)]
+@once_a_window
+def _most_uneven(past: Window, seconds: float) -> float | None:
+    """The most uneven prefill of a past in stretches of at least `seconds`; None where none was observed."""
+    busy = blocks.means(past, signals.PREFILL_BUSY, seconds)
+    seen = busy[:, np.isfinite(busy).any(axis=0)]
     return float((np.nanmax(seen, axis=0) - lockstep.nanmean(seen.T)).max()) if seen.size else None
 
 

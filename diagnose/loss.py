@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from collector.model import Window, once_a_window
 from diagnose import blocks, change
 from diagnose.case import Case
 
@@ -29,6 +30,12 @@ def usual(case: Case) -> float:
     past, load = case.baseline, case.prefill_load
     if past is None or (load is not None and load.lost.low <= 0.0 < load.lost.mid):
         return 0.0
-    parts = blocks.count(past, case.window.end - case.window.start)
+    return _worst(past, case.window.end - case.window.start)
+
+
+@once_a_window
+def _worst(past: Window, seconds: float) -> float:
+    """The most that is lost in a part of a past of at least `seconds`."""
+    parts = blocks.count(past, seconds)
     edges = np.linspace(0, len(past.edges) - 1, parts + 1).astype(int).tolist()
     return max(measured(Case(change.columns(past, start, stop))) or 0.0 for start, stop in pairwise(edges))

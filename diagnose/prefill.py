@@ -13,7 +13,7 @@ import numpy as np
 
 from collector import signals
 from collector.model import FloatArray, Window, once_a_window
-from diagnose import blocks, bursts, lockstep
+from diagnose import blocks, bursts, lockstep, sums
 from diagnose.model import Share
 from diagnose.rules import Limits, Threshold
 
@@ -105,7 +105,7 @@ class PrefillLoad:
         known = self.blocks[:, np.isfinite(self.blocks[self.leader])]
         if not known.shape[1]:
             return 0.0
-        usual = np.nan_to_num(lockstep.nanmedian(np.delete(known, self.leader, axis=0)))
+        usual = sums.zeroed(lockstep.nanmedian(np.delete(known, self.leader, axis=0)))
         uneven = known[self.leader] - lockstep.nanmean(known.T)
         return float(np.mean(((known[self.leader] >= limit.lead * usual) | (uneven >= new)) & (uneven * self.stretch >= limit.block)))
 
@@ -144,7 +144,7 @@ class Why(Enum):
 
 def retracts(window: Window, row: int) -> bool:
     """Whether the rank in `row` pushes requests out of its KV pool."""
-    return bool(np.nan_to_num(window.mean(signals.RETRACTED))[row] > 0)
+    return bool(sums.zeroed(window.mean(signals.RETRACTED))[row] > 0)
 
 
 def why(window: Window, row: int, limit: Limits) -> Why:

@@ -12,7 +12,7 @@ import numpy as np
 
 from collector import signals
 from collector.model import FloatArray, Window, once_a_window
-from diagnose import blocks, graphs, lockstep, over_past
+from diagnose import blocks, graphs, lockstep, over_past, sums
 from diagnose.model import Share
 from diagnose.rules import Limits, Threshold
 
@@ -114,7 +114,7 @@ def prefill_drag(window: Window) -> PrefillDrag | None:
         return None
     decode_step = time[usable] / count[usable]
     # what a rank does not spend in decode and idle steps, it spends in its own prefill steps
-    left = np.maximum(0.0, 1.0 - (passes + np.nan_to_num(window.mean(signals.STEPS_IDLE)))[usable] * decode_step)
+    left = np.maximum(0.0, 1.0 - (passes + sums.zeroed(window.mean(signals.STEPS_IDLE)))[usable] * decode_step)
     prefill_step = float(left.sum() / prefills[usable].sum())
     own = float(prefills[usable].mean() / rate)
     touched = min(bound, 1.0, eager + own)  # graphs that are lost for another reason touch no more steps than there are prefills
@@ -150,12 +150,12 @@ def growth(window: Window, baseline: Window | None, excess: over_past.Excess | N
     by_past = min(1.0, max(0.0, excess.share.mid + more))
     mid = min(by_steps, by_past)
     past = blocks.means(baseline, signals.PREFILL_TOKENS, window.end - window.start)
-    most = max(float(np.nansum(past, axis=0).max()), lockstep.LEAST_RATE)
+    most = max(float(sums.by_column(past).max()), lockstep.LEAST_RATE)
     return Growth(
         Share(mid, min(mid, max(0.0, excess.share.low + more)), max(by_steps, by_past)),
         now.touched - (before.touched if before is not None else 0.0),
-        float(np.median(np.nansum(tokens, axis=0))) / most,
-        _scatter(np.nansum(blocks.means(baseline, signals.PREFILL_TOKENS), axis=0)),
+        lockstep.median(sums.by_column(tokens)) / most,
+        _scatter(sums.by_column(blocks.means(baseline, signals.PREFILL_TOKENS))),
         longer(window, baseline),
     )
 
@@ -166,7 +166,7 @@ def longer(window: Window, past: Window) -> float:
 
 
 def _each(window: Window) -> float:
-    tokens, count = np.nansum(window.mean(signals.PREFILL_TOKENS)), np.nansum(window.mean(signals.FIRST_TOKENS))
+    tokens, count = sums.total(window.mean(signals.PREFILL_TOKENS)), sums.total(window.mean(signals.FIRST_TOKENS))
     if not window.has(signals.PREFILL_TOKENS, signals.FIRST_TOKENS) or not tokens > 0:
         return float("nan")
     return float(tokens / count) if count > lockstep.LEAST_RATE else float("inf")

@@ -10,7 +10,7 @@ import numpy as np
 
 from collector import promql, signals
 from collector.model import Clock, FloatArray, Window
-from diagnose import freshness, starvation
+from diagnose import freshness, starvation, sums
 from diagnose.case import Case
 from diagnose.model import Evidence, Finding, Healthy, NoData, Share
 
@@ -25,8 +25,8 @@ def standing(window: Window) -> FloatArray:
     """(R,) seconds at the end of the window in which a rank put out no token and its KV usage did not move; NaN where tokens were not
     counted up to the end."""
     tokens, usage = window.get(signals.ATTENTION_TOKENS), window.get(signals.KV_USAGE)
-    moved = np.nan_to_num(tokens) > 0
-    moved[:, 1:] |= np.nan_to_num(np.diff(usage, axis=1)) != 0
+    moved = sums.zeroed(tokens) > 0
+    moved[:, 1:] |= sums.zeroed(np.diff(usage, axis=1)) != 0
     lengths = np.diff(window.edges)
     since = np.cumsum(lengths[::-1])[::-1]  # seconds from each interval's start to the end
     after = np.append(since[1:], 0.0)
@@ -43,7 +43,7 @@ def stuck(case: Case) -> Finding | Healthy | NoData:
     still = standing(window)
     if not np.isfinite(still).any():
         return NoData((), "no tokens were counted at the end of the window: the last pages did not come")
-    running, waiting = (np.nan_to_num(freshness.last(window.get(name))) for name in (signals.RUNNING, signals.WAITING))
+    running, waiting = (sums.zeroed(freshness.last(window.get(name))) for name in (signals.RUNNING, signals.WAITING))
     work = running + waiting
     stopped = np.isfinite(still) & (still > 0) & (work > 0)
     if not stopped.any():
@@ -53,7 +53,7 @@ def stuck(case: Case) -> Finding | Healthy | NoData:
         if window.end - window.start < STANDS:
             return NoData((), f"a rank with requests put out nothing for {longest:.0f} s: read for longer than {STANDS:.0f} s to tell")
         return Healthy(f"a rank with requests put out nothing for {longest:.0f} s, which a long prompt does too")
-    rows = tuple(int(k) for k in np.flatnonzero(stopped & (np.nan_to_num(still) >= STANDS)))
+    rows = tuple(int(k) for k in np.flatnonzero(stopped & (sums.zeroed(still) >= STANDS)))
     going = np.isfinite(still) & (still == 0)
     # a rank that goes on while another stands shows that these two do not wait for each other
     named = bool(going.any()) or window.engine.clock is Clock.NONE or len(window.ranks) == 1

@@ -9,7 +9,7 @@ import numpy as np
 
 from collector import signals
 from collector.model import FloatArray, Window
-from diagnose import lockstep
+from diagnose import lockstep, sums
 
 
 def computed(window: Window) -> FloatArray:
@@ -20,6 +20,6 @@ def computed(window: Window) -> FloatArray:
     held, lengths = window.get(signals.RESIDENT_TOKENS), np.diff(window.edges)
     counted = lockstep.nanmean(counts)
     rises = np.diff(held, axis=1, prepend=np.nan) - (window.get(signals.ATTENTION_TOKENS) - counts) * lengths
-    quiet = (np.nan_to_num(counts) <= 0) & (np.nan_to_num(cached) <= 0) & np.isfinite(rises)
-    grown = np.where(quiet, np.maximum(np.nan_to_num(rises), 0.0), 0.0).sum(axis=1) / lengths.sum()
+    quiet = (sums.zeroed(counts) <= 0) & (sums.zeroed(cached) <= 0) & np.isfinite(rises)
+    grown = np.where(quiet, np.maximum(sums.zeroed(rises), 0.0), 0.0).sum(axis=1) / lengths.sum()
     return np.asarray(np.where(np.isfinite(held).any(axis=1), np.fmax(counted, grown), counted))

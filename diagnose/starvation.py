@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from collector import signals
-from diagnose import lockstep
+from collector.model import FloatArray, Window, once_a_window
+from diagnose import lockstep, sums
 from diagnose.case import Case
 from diagnose.model import Evidence, Share
 
@@ -36,6 +37,14 @@ STUCK = 0.5
 
 SIGNALS = (signals.RUN_QUEUE_DELAY, signals.CGROUP_THROTTLED, signals.PROCESS_STOPPED, signals.PROCESS_BLOCKED)
 
+_LIMITS = {
+    signals.RUN_QUEUE_DELAY: STOLEN,
+    signals.CGROUP_THROTTLED: HELD,
+    signals.PROCESS_STOPPED: SEEN,
+    signals.PROCESS_BLOCKED: SEEN,
+    signals.FAR_FROM_CARD: FAR,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Cause:
@@ -52,7 +61,7 @@ def cause(case: Case, row: int) -> Cause | None:
     rank = window.ranks[row]
     stopped, blocked = window.mean(signals.PROCESS_STOPPED)[row], window.mean(signals.PROCESS_BLOCKED)[row]
     held, queued = window.mean(signals.CGROUP_THROTTLED)[row], window.mean(signals.RUN_QUEUE_DELAY)
-    usual = float(np.nan_to_num(lockstep.peers_median(queued)[row]))
+    usual = float(_usual_delay(window)[row])
     if stopped >= SEEN:
         return Cause(
             "is stopped by a signal (state T)",
@@ -82,9 +91,21 @@ def cause(case: Case, row: int) -> Cause | None:
     return None
 
 
+@once_a_window
+def _usual_delay(window: Window) -> FloatArray:
+    """(R,) the median of the other processes' run-queue delay, s/s; 0 where none was read."""
+    return sums.zeroed(lockstep.peers_median(window.mean(signals.RUN_QUEUE_DELAY)))
+
+
+def _suspects(window: Window) -> list[int]:
+    """Rows of which one number at least reaches its limit: `cause` has nothing to say of any other."""
+    held = [window.mean(name) >= limit for name, limit in _LIMITS.items()]
+    return np.flatnonzero(np.any(held, axis=0)).tolist()
+
+
 def stopped(case: Case, rows: tuple[int, ...]) -> dict[int, Cause]:
     """Those of the rows whose process was found stopped by a signal."""
-    found = {row: why for row in rows if (why := cause(case, row))}
+    found = {row: why for row in _suspects(case.window) if row in rows and (why := cause(case, row))}
     return {row: why for row, why in found.items() if why.evidence.signal == signals.PROCESS_STOPPED}
 
 
@@ -101,7 +122,7 @@ def kept(case: Case) -> dict[int, Cause]:
     """
     if case.step_time is None:
         return {}
-    found = {row: why for row in range(len(case.window.ranks)) if (why := cause(case, row)) and why.share >= LEAST}
+    found = {row: why for row in _suspects(case.window) if (why := cause(case, row)) and why.share >= LEAST}
     found = {row: why for row, why in found.items() if why.evidence.signal != signals.PROCESS_BLOCKED}
     stuck = any(why.evidence.signal == signals.PROCESS_STOPPED and why.share >= STUCK for why in found.values())
     return {} if stuck or len(found) * 2 > len(case.window.ranks) else found

@@ -18,7 +18,7 @@ import numpy as np
 
 from collector import signals
 from collector.model import FloatArray, Window, once_a_window
-from diagnose import attribution, graphs, lockstep
+from diagnose import attribution, graphs, lockstep, sums
 
 FEWEST = 4
 """Intervals of the past, and 2 of the window, below which there is no scatter to judge a difference by."""
@@ -62,16 +62,16 @@ def _panel(window: Window) -> _Panel | None:
         return None
     rate = lockstep.rate_series(window)
     timed = window.has(signals.FORWARD_TIME)
-    held = np.nan_to_num(window.get(signals.RUNNING)) + np.nan_to_num(window.get(signals.WAITING))
+    held = sums.zeroed(window.get(signals.RUNNING)) + sums.zeroed(window.get(signals.WAITING))
     busy: FloatArray = (
         lockstep.nanmedian(window.get(signals.FORWARD_TIME)) if timed else np.asarray((held > 0).any(axis=0), dtype=np.float64)
     )
-    tokens = np.nan_to_num(window.get(signals.ATTENTION_TOKENS)).sum(axis=0)
-    pairs = np.nan_to_num(window.get(signals.ATTENTION_PAIRS)).sum(axis=0)
+    tokens = sums.by_column(window.get(signals.ATTENTION_TOKENS))
+    pairs = sums.by_column(window.get(signals.ATTENTION_PAIRS))
     lead = np.fmax.reduce(attribution.decode_pairs(window), axis=0) * rate
     rows = np.vstack([rate, graphs.touched_series(window) * rate, tokens, pairs])
     usable = np.isfinite(busy) & np.isfinite(rate) & (rate > lockstep.LEAST_RATE) & (busy > 0)
-    return _Panel(np.nan_to_num(rows[:, usable]), busy[usable], np.nan_to_num(lead[usable]), timed)
+    return _Panel(sums.zeroed(rows[:, usable]), busy[usable], sums.zeroed(lead[usable]), timed)
 
 
 def beyond(window: Window, past: Window, pair: float) -> Beyond | None:
@@ -102,21 +102,23 @@ def beyond(window: Window, past: Window, pair: float) -> Beyond | None:
 def _fit(columns: FloatArray, time: FloatArray) -> tuple[FloatArray, float]:
     """Coefficients by least squares, all but the first and last held towards 0 by PART and not below it; the last one's standard error."""
     count, width = columns.shape
-    free = np.ones(width, dtype=bool)
     held = np.zeros(width)
     held[1:-1] = 1.0 / PART**2
     square, right = columns.T @ columns, columns.T @ time
     spread = SCATTER
-    fitted = np.zeros(width)
     for _ in range(2):  # the second time with the scatter that the first leaves
-        free[:] = True
+        firm = square + np.diag(held * spread**2 + 1e-9)
+        free = np.arange(width)
         while True:
-            inverse = np.linalg.inv(square[np.ix_(free, free)] + np.diag(held[free] * spread**2) + 1e-9 * np.eye(int(free.sum())))
-            fitted[:] = 0.0
+            inverse = np.linalg.inv(firm[free[:, None], free])
+            fitted = np.zeros(width)
             fitted[free] = inverse @ right[free]
             if not (below := (fitted < 0) & (held > 0)).any():
                 break
-            free[int(np.argmin(np.where(below, fitted, 0.0)))] = False
+            free = free[free != np.argmin(np.where(below, fitted, 0.0))]
         rest = time - columns @ fitted
-        spread = max(SCATTER, float(np.sqrt(rest @ rest / max(1, count - int(free.sum())))))
+        left = max(SCATTER, float(np.sqrt(rest @ rest / max(1, count - len(free)))))
+        if left == spread:  # then a second time would find the same
+            break
+        spread = left
     return fitted, spread * float(np.sqrt(inverse[-1, -1]))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from math import ceil
 
 import numpy as np
 import numpy.typing as npt
@@ -74,7 +73,7 @@ class Shelf:
 
     def __init__(self, kind: str, *, depth_s: float, asked: Mapping[int, tuple[str, ...]] | None = None) -> None:
         self.kind = kind
-        self._rows = max(ceil(depth_s) + 1, 2)
+        self._depth_s = depth_s
         self._asked = asked or {}
         self._tracks: dict[tuple[Source, str], _Track] = {}
 
@@ -86,7 +85,7 @@ class Shelf:
         track = self._tracks.get(key)
         if track is None:
             parser = dcgm.parser() if page.source is Source.DCGM else None
-            track = self._tracks[key] = _Track(page.source, page.node, Ring(self._rows), parser)
+            track = self._tracks[key] = _Track(page.source, page.node, Ring(self._depth_s), parser)
         if not page.arrived > track.newest:
             return
         if page.source is Source.PROCFS:

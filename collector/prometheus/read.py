@@ -136,7 +136,7 @@ def _window(engine: Engine, kept: Kept_, scope: Scope, problems: tuple[Problem, 
         problems = (*problems, _unkept(engine.id, has_loads))
     kind = engine.kind or ("sglang" if any(ONLY_SGLANG & set(block.values) for block in pages) else "vllm")
     known = blocks.facts(ours.get(Kept.FACTS, []))
-    store = Store(engine.id, kind, depth_s=max([len(block.arrived) for block in pages], default=1), facts=known)
+    store = Store(engine.id, kind, depth_s=scope.end - scope.start, facts=known)
     for block in pages:
         store.feed_block(block)
     raw = store.window(scope.start, scope.end)

@@ -61,6 +61,10 @@ class Rule:
     judge: Judge
     doc: str
     thresholds: Mapping[str, Threshold] = field(default_factory=lambda: MappingProxyType({}))
+    limits: Limits = field(init=False, repr=False, compare=False)  # `thresholds` as numbers
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "limits", Limits(self.thresholds))
 
     @property
     def title(self) -> str:
@@ -74,7 +78,7 @@ class Rule:
 
     def ask(self, case: Case) -> Outcome:
         """This rule's answer for a case, with its thresholds."""
-        return self.judge(case, Limits(self.thresholds))
+        return self.judge(case, self.limits)
 
 
 def rule(*, klass: Class, severity: Severity, remedy: str, needs: tuple[str, ...], **thresholds: Threshold) -> Callable[[Judge], Rule]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collector import promql, signals
-from diagnose import attribution, lockstep
+from diagnose import attribution, lockstep, sums
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity, Share
 from diagnose.rules import Limits, Threshold, rule
@@ -91,7 +91,7 @@ def expert_hotspot(case: Case, limit: Limits) -> Finding | Healthy | NoData:
 def _by_chance(case: Case) -> float:
     """Balancedness of level experts in the decode steps, most of all steps: n requests put n rows on each card, the fullest of R has
     sqrt(2 n ln R) more. 1 where requests were not counted."""
-    requests = float(np.nansum(case.window.mean(signals.RUNNING)))
+    requests = sums.total(case.window.mean(signals.RUNNING))
     if not requests > 0:
         return 1.0
     return requests / (requests + math.sqrt(2.0 * requests * math.log(max(2, len(case.window.ranks)))))

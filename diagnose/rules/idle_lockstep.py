@@ -13,7 +13,7 @@ import numpy as np
 
 from collector import promql, signals
 from collector.model import Clock
-from diagnose import blocks, lockstep
+from diagnose import blocks, lockstep, sums
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity, Share
 from diagnose.rules import Threshold, rule
@@ -54,7 +54,7 @@ def idle_lockstep(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return NoData((), "the window is too short to show that ranks stay idle")
     known = np.isfinite(steps) & (steps > lockstep.LEAST_RATE)
     idle = np.where(known, window.mean(signals.STEPS_IDLE) / np.where(known, steps, 1.0), np.nan)
-    burnt, stepping, requests = float(np.mean(idle[known])), min(1.0, rate * case.step_time), float(np.nansum(running))
+    burnt, stepping, requests = float(np.mean(idle[known])), min(1.0, rate * case.step_time), sums.total(running)
     if burnt >= 1.0 or window.engine.facts.role == "prefill":
         return Healthy("no rank had a request to decode")
     if not burnt > limit.burnt:
@@ -99,4 +99,5 @@ def _worst(past: Window) -> float:
     steps = idle + active
     known = np.isfinite(steps) & (steps > lockstep.LEAST_RATE)
     shares = lockstep.nanmean(np.where(known, idle / np.where(known, steps, 1.0), np.nan).T)
-    return float(np.nan_to_num(lockstep.most(shares)))
+    most = lockstep.most(shares)
+    return most if np.isfinite(most) else 0.0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collector import promql, signals
-from diagnose import lockstep
+from diagnose import lockstep, sums
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity, Share
 from diagnose.rules import Limits, Threshold, rule
 
@@ -36,7 +36,7 @@ def kv_pressure(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     if not np.isfinite(retracted).any():
         return NoData((signals.RETRACTED,), "retractions were not counted")
     row = int(np.nanargmax(retracted))
-    rate, usual = float(retracted[row]), float(np.nan_to_num(lockstep.peers_median(retracted)[row]))
+    rate, usual = float(retracted[row]), float(sums.zeroed(lockstep.peers_median(retracted))[row])
     if rate < limit.rate:
         return Healthy("no rank pushes requests out of its KV pool")
     if rate < limit.lead * usual:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from collector import promql, signals
-from diagnose import front_end
+from diagnose import front_end, sums
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity, Share
 from diagnose.rules import Threshold, rule
@@ -70,7 +68,7 @@ def outside_the_ranks(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return Healthy(said)
     if found.queued > limit.queued * found.wait:
         return Healthy(f"{said}; requests queue on the ranks, and a queue that shrinks was longer for those that leave it now")
-    held = float(np.nansum(window.mean(signals.RUNNING) + window.mean(signals.WAITING)))
+    held = sums.total(window.mean(signals.RUNNING) + window.mean(signals.WAITING))
     away = found.rate * outside
     share = away / (away + held)
     weakened = () if window.engine.kind == "vllm" else window.missing(*front_end.BETTER)

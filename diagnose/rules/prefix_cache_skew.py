@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from collector import promql, signals
 from collector.model import Clock
-from diagnose import lockstep, lone_prefill, own_prefill
+from diagnose import lockstep, lone_prefill, own_prefill, sums
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity
 from diagnose.prefill import THRESHOLDS, Why, prompt_tokens
@@ -58,7 +56,7 @@ def prefix_cache_skew(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         evidence=(
             Evidence(
                 signal=signals.CACHED_TOKENS,
-                what=f"of {np.nan_to_num(tokens[row]):,.0f} prompt tokens per second rank {rank} has {hit[row]:.0%} cached,"
+                what=f"of {sums.zeroed(tokens)[row]:,.0f} prompt tokens per second rank {rank} has {hit[row]:.0%} cached,"
                 f" its peers {peers[row]:.0%}",
                 observed=float(hit[row]),
                 expected=float(peers[row]),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collector import promql, signals
-from diagnose import acceptance, graphs, lockstep
+from diagnose import acceptance, graphs, lockstep, sums
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity, Share
 from diagnose.rules import Limits, Threshold, rule
@@ -102,7 +102,7 @@ def _share(case: Case, short: acceptance.Shortfall) -> Share:
     """
     length, running = case.window.mean(signals.ACCEPT_LENGTH), case.window.mean(signals.RUNNING)
     lost = float(running[short.row]) * (short.peers - short.own)
-    whole = float(np.nansum(running * length)) + lost
+    whole = sums.total(running * length) + lost
     share = min(1.0, lost / whole) if whole > 0 else 0.0
     return Share(share, min(share, _attention(case, short)), share)
 

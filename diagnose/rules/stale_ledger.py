@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collector import signals
-from diagnose import blocks, freshness, lockstep
+from diagnose import blocks, freshness, lockstep, sums
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity, Share
 from diagnose.rules import Limits, Threshold, rule
 
 if TYPE_CHECKING:
     from collector.model import Window
     from diagnose.case import Case
+
+
+_FRESH = "no rank's load snapshots have stopped while it steps"
 
 
 @rule(
@@ -39,10 +42,12 @@ def stale_ledger(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     if missing := window.missing(signals.SNAPSHOT_AGE, signals.STEPS_ACTIVE):
         return NoData(missing, "whether snapshots keep up with the steps was not observed")
     age = freshness.last(window.get(signals.SNAPSHOT_AGE))
+    if not (age > limit.age).any():
+        return Healthy(_FRESH)
     least = max(limit.age, limit.steps / _slowest(window))
     stale = np.isfinite(age) & (age > least) & (freshness.stepping(window, age) > limit.stood)
     if not stale.any():
-        return Healthy("no rank's load snapshots have stopped while it steps")
+        return Healthy(_FRESH)
     rows = tuple(int(k) for k in np.flatnonzero(stale))
     names = case.rank_ids(rows)
     oldest = float(age[list(rows)].max())
@@ -70,6 +75,6 @@ def stale_ledger(case: Case, limit: Limits) -> Finding | Healthy | NoData:
 def _slowest(window: Window) -> float:
     """Steps per second of the group in the slowest of the window's blocks in which it stepped; infinite without steps: prompts and faults
     come and go within a window, and a snapshot spans the steps of its own time."""
-    steps = blocks.means(window, signals.STEPS_ACTIVE) + np.nan_to_num(blocks.means(window, signals.STEPS_IDLE))
+    steps = blocks.means(window, signals.STEPS_ACTIVE) + sums.zeroed(blocks.means(window, signals.STEPS_IDLE))
     rates = lockstep.nanmedian(steps)
-    return float(np.min(rates, where=np.nan_to_num(rates) > lockstep.LEAST_RATE, initial=np.inf))
+    return float(np.min(rates, where=sums.zeroed(rates) > lockstep.LEAST_RATE, initial=np.inf))

@@ -13,7 +13,7 @@ import numpy as np
 
 from collector import signals
 from collector.model import Clock
-from diagnose import freshness, progress, starvation
+from diagnose import freshness, progress, starvation, sums
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity, Share
 from diagnose.rules import Limits, rule
 
@@ -33,17 +33,17 @@ def stuck_rank(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     if case.window.engine.clock is not Clock.EXCHANGE:  # no load snapshots there
         return progress.stuck(case)
     if missing := case.window.missing(signals.SNAPSHOT_AGE, signals.RUNNING):
-        if (np.nan_to_num(freshness.stepping(case.window, np.zeros(len(case.window.ranks)))) > 0).any():
+        if (sums.zeroed(freshness.stepping(case.window, np.zeros(len(case.window.ranks)))) > 0).any():
             return Healthy("steps were counted to the end of the window")
         return NoData(missing, "whether the ranks still make progress was not observed")
     age = freshness.last(case.window.get(signals.SNAPSHOT_AGE))
-    work = np.nan_to_num(freshness.last(case.window.get(signals.RUNNING))) + np.nan_to_num(freshness.last(case.window.get(signals.WAITING)))
     old = np.isfinite(age) & (age > limit.age)
     if not old.any():
         return Healthy(f"every rank published its load within the last {np.nanmax(age):.1f} s")
     stale = old & ~(freshness.stepping(case.window, age) > limit.stood)
     if not stale.any():
         return Healthy("the ranks whose snapshots are old go on stepping")
+    work = sums.zeroed(freshness.last(case.window.get(signals.RUNNING))) + sums.zeroed(freshness.last(case.window.get(signals.WAITING)))
     if not (stale & (work > 0)).any():
         return Healthy("the ranks whose snapshots are old have no work")
     everyone = bool(stale[np.isfinite(age)].all())

@@ -235,7 +235,7 @@ HEADER = b'{"format":"slowrank.capture/1"}\n'
 def test_a_line_that_is_no_page_ends_the_reading_with_a_problem(tmp_path: Path, line: bytes) -> None:
     """Hand-made or foreign lines: the pages before are kept, the line number is named."""
     good = b'{"engine":"e","node":"n","source":"sglang-loads","arrived":1.0}\n'
-    (tmp_path / "x").write_bytes(gzip.compress(HEADER + good + line + b"\n" + good))
+    (tmp_path / "x").write_bytes(gzip.compress(HEADER + good + line + b"\n" + good, mtime=0))
     problems: list[Problem] = []
     assert len(list(read_capture(tmp_path / "x", problems))) == 1
     assert "line 3 is no recorded page" in str(problems[0])
@@ -247,13 +247,13 @@ def test_a_line_that_is_no_page_ends_the_reading_with_a_problem(tmp_path: Path, 
         (b"", "not gzip"),
         (b"sglang:x 1\n", "not gzip"),
         (HEADER, "gzip it if it was unpacked"),
-        (gzip.compress(b""), "no header"),
-        (gzip.compress(b"\x00\x01\x02"), "no header"),
-        (gzip.compress(b'{"a":1}\n'), "no header"),
-        (gzip.compress(b"[" * 100_000 + b"\n"), "no header"),
-        (gzip.compress(b'{"format":"har/1"}\n'), "no capture but 'har/1'"),
-        (gzip.compress(b'{"format":"slowrank.capture/2"}\n'), "use a newer slowrank"),
-        (gzip.compress(HEADER)[:12], "no header"),
+        (gzip.compress(b"", mtime=0), "no header"),
+        (gzip.compress(b"\x00\x01\x02", mtime=0), "no header"),
+        (gzip.compress(b'{"a":1}\n', mtime=0), "no header"),
+        (gzip.compress(b"[" * 100_000 + b"\n", mtime=0), "no header"),
+        (gzip.compress(b'{"format":"har/1"}\n', mtime=0), "no capture but 'har/1'"),
+        (gzip.compress(b'{"format":"slowrank.capture/2"}\n', mtime=0), "use a newer slowrank"),
+        (gzip.compress(HEADER, mtime=0)[:12], "no header"),
     ],
 )
 def test_what_is_no_capture_is_refused_by_name(tmp_path: Path, content: bytes, words: str) -> None:

@@ -11,6 +11,7 @@ from collector import grid, signals
 from collector.engines.sglang_loads import FIELDS, MOMENTS, SECTION_FIELDS
 from collector.engines.sglang_metrics import ROWS
 from collector.model import Facts, Problem, Reading, Source, Window
+from collector.ring import Ring
 from collector.store import Store
 
 LOADS, METRICS, INFO = Source.SGLANG_LOADS, Source.SGLANG_METRICS, Source.SGLANG_SERVER_INFO
@@ -375,8 +376,8 @@ METRIC_SIGNALS = [*(row.signal for row in ROWS), signals.EXPERT_LOAD]
 
 @pytest.mark.parametrize(("more", "most"), [((), 64), (OF_SPLIT, 72)], ids=["unified", "split"])
 def test_memory_is_bounded_per_rank(more, most) -> None:
-    """All of SGLang's signals, five minutes at 1 s: at most 64 KiB a rank, eight more with the hand-over of a split engine, and not a byte
-    more however long it runs."""
+    """All of SGLang's signals, five minutes at 1 s: at most 64 KiB a rank, eight more with the hand-over of a split engine, and once five
+    minutes are held not a byte more however long it runs."""
     ranks = 16
     made = Store("e", "sglang", depth_s=300)
     sizes = []
@@ -385,11 +386,26 @@ def test_memory_is_bounded_per_rank(more, most) -> None:
         made.feed(reading(t, dict.fromkeys([*LOAD_SIGNALS, *more], table), source=LOADS, ages=dict.fromkeys(range(ranks), 0.2)))
         made.feed(reading(t, dict.fromkeys(METRIC_SIGNALS, table)))
         sizes.append(made.nbytes)
-    assert sizes[0] == sizes[-1]
+    assert max(sizes) == sizes[300] == sizes[-1]
     assert sizes[-1] / ranks <= most * 1024
     window = whole(made)
     assert window.end - window.start == pytest.approx(299.8, abs=0.5)
     assert window.get(signals.DECODE_STEPS) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("every", [0.2, 1.0, 5.0, 7.0, 60.0, 200.0])
+def test_the_ring_is_as_deep_as_asked_at_every_pace(every) -> None:
+    """A minute deep, ten minutes after the start: a minute of counts, or all that a page a second holds of it, in no more rows than twice
+    the pages of that minute (8 at least)."""
+    ring = Ring(60.0)
+    for k in range(int(600 / every) + 1):
+        ring.add(1000.0 + every * k, {0: 1000.0 + every * k}, {STEPS: {0: 3.0 * every * k}})
+    arrived, counts = ring.arrived(), ring.values(STEPS)[:, 0]
+    assert arrived[-1] - arrived[0] >= min(60.0, 60 * every)
+    assert np.diff(counts) == pytest.approx(3.0 * np.diff(arrived))
+    assert np.diff(arrived) == pytest.approx(every)
+    assert len(arrived) <= 61
+    assert ring.nbytes <= (2 * min(61, max(60 / every + 2, 4)) * (8 + 4 + 8)) + 24
 
 
 def test_the_ring_keeps_the_newest() -> None:
