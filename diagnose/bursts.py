@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collector import signals
-from collector.model import Window
+from collector.model import Window, once_a_window
 from diagnose import lockstep
 
 FEWEST = 4.0
@@ -52,3 +52,9 @@ def is_burst(found: Burst | None, swing: float, taken: float) -> bool:
     if found is None:
         return False
     return found.swing >= swing * found.chance and found.swing >= (found.peak - found.peers) / 2 and found.taken >= taken
+
+
+@once_a_window
+def on_any(window: Window, swing: float, taken: float) -> bool:
+    """Whether requests came to any of the ranks at once."""
+    return any(is_burst(burst(window, row), swing, taken) for row in range(len(window.ranks)))

@@ -41,7 +41,9 @@ def burst_misrouted(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     if found.reason is not Why.BURST or came is None:
         swing = "an unknown number of" if came is None else f"{came.swing:.0f}"
         return Healthy(f"the rank that prefills most {found.reason.value}; its requests swing by {swing} against its peers'")
-    if (calm := found.as_before(limit)) is not None:
+    # requests that come at once are seen by their number: how uneven the past's prefill was says nothing against it, its own bursts do
+    past, calm = case.baseline, found.as_before(limit)
+    if calm is not None and past is not None and bursts.on_any(past, limit.swing, limit.taken):
         return calm
     rank = case.window.ranks[found.row]
     return Finding(

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     remedy="Deal by tokens (--load-balance-method total_tokens), admit less (--schedule-conservativeness, --max-running-requests), or give"
     " the rank back what took its pool.",
     needs=(signals.RETRACTED, signals.KV_USAGE),
-    rate=Threshold(0.1, "requests/s", "one in a window of 10 s; 36 healthy windows retract 0 (healthy_spread.py)"),
+    rate=Threshold(
+        0.03, "requests/s", "one in the half minute that the service looks at; 576 healthy windows as long, of six traffics, retract 0"
+    ),
     lead=Threshold(
         3.0, "x the peers' retractions", "what all ranks do alike is a pool too small for the load: no dealing helps below 3 to 1"
     ),
