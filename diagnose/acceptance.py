@@ -70,7 +70,10 @@ def shortfall(window: Window) -> Shortfall | None:
 
 @once_a_window
 def lowest(past: Window, seconds: float) -> float | None:
-    """The fewest tokens per request and step that any rank got in stretches of at least `seconds`; None if nobody counted them."""
+    """The fewest tokens per request and step that any rank got in stretches of at least `seconds`; None for a past too short to say, or
+    if nobody counted them."""
+    if blocks.count(past, seconds) < blocks.SPEAKS:
+        return None
     length = blocks.means(past, signals.ACCEPT_LENGTH, seconds)
     return float(lockstep.least(length.ravel())) if np.isfinite(length).any() else None
 

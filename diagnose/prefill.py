@@ -148,7 +148,10 @@ def prompt_tokens(window: Window) -> tuple[FloatArray, FloatArray]:
 
 @once_a_window
 def lowest_hit(past: Window, seconds: float) -> float | None:
-    """The least share of its prompt tokens that any rank found cached in stretches of at least `seconds`; None if none was counted."""
+    """The least share of its prompt tokens that any rank found cached in stretches of at least `seconds`; None for a past too short to say,
+    or if none was counted."""
+    if blocks.count(past, seconds) < blocks.SPEAKS:
+        return None
     cached, computed = (blocks.means(past, name, seconds) for name in (signals.CACHED_TOKENS, signals.PREFILL_TOKENS))
     tokens = cached + computed
     some = np.isfinite(tokens) & (tokens > lockstep.LEAST_RATE)
