@@ -15,6 +15,11 @@ FEWEST = 4.0
 """Peers' requests below which chance is counted as for this many: on nearly idle ranks two requests are no burst. Arithmetic."""
 
 
+FALL = 1 / 3
+"""Part of the excess over the peers that must go again: requests that stay swing by a few of many. Half of it goes in ten seconds of pages
+each 2 s; means over 5 s, as long as the bursts are apart, smooth 1.0 of it to 0.47 and more (rag, seed 1)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Burst:
     """The requests that a rank holds beyond its peers, running and waiting, at their highest and lowest in the window."""
@@ -47,11 +52,11 @@ def burst(window: Window, row: int) -> Burst | None:
 
 
 def is_burst(found: Burst | None, swing: float, taken: float) -> bool:
-    """Whether the requests swing by `swing` times what chance does, fall back by at least half of their excess, and are `taken` of
+    """Whether the requests swing by `swing` times what chance does, fall back by at least FALL of their excess, and are `taken` of
     what the whole group's swing by: traffic that comes in bursts by itself reaches all ranks alike."""
     if found is None:
         return False
-    return found.swing >= swing * found.chance and found.swing >= (found.peak - found.peers) / 2 and found.taken >= taken
+    return found.swing >= swing * found.chance and found.swing >= FALL * (found.peak - found.peers) and found.taken >= taken
 
 
 @once_a_window

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from diagnose import lone_prefill
+from collector import signals
+from diagnose import bursts, lone_prefill
 from diagnose.case import Case
 from diagnose.engine import diagnose
-from diagnose.model import Finding, Healthy, NoData
+from diagnose.model import Finding, Healthy, NoData, Severity
 
 EVENLY = dict.fromkeys(range(8), 0.45)
 
@@ -23,6 +25,38 @@ def test_one_retraction_in_half_a_minute_is_a_full_pool(requests, found, plant):
     """1/30 of a request per second is one in the window that the service looks at."""
     window = plant(retracted={2: requests / 30}, seconds=30).window()
     assert isinstance(outcome(window, plant(seconds=120).window(), "kv_pressure"), found)
+
+
+@pytest.mark.parametrize(("own", "peers", "found"), [(0.97, 0.03, Finding), (0.97, 0.6, Healthy), (0.85, 0.03, Healthy)])
+def test_a_full_pool_beside_empty_ones_is_noted_before_it_retracts(own, peers, found, plant):
+    """What fills one pool would fit on the peers'; pools that are all full, and one that still has room, are healthy."""
+    window = plant().window()
+    usage = np.full((8, len(window.edges) - 1), peers)
+    usage[2] = own
+    said = outcome(replace(window, values={**window.values, signals.KV_USAGE: usage}), plant().window(), "kv_pressure")
+    assert isinstance(said, found)
+    if isinstance(said, Finding):
+        assert (said.ranks, said.severity, said.share.high) == ((2,), Severity.NOTE, 0.0)
+
+
+def test_prompts_at_the_end_of_a_window_do_not_hide_lost_graphs(plant):
+    """All passes run eagerly for 12 s; in the last third eight ranks prefill in half of their steps and touch all but .5^8 of the passes.
+    They leave nothing to show there, and what went before decides; a last third of replayed graphs clears it."""
+    window = plant(eager=1.0).window()
+    columns = len(window.edges) - 1
+    late = np.arange(columns) >= 2 * columns // 3
+    passes = window.values[signals.EAGER_STEPS] + window.values[signals.GRAPH_STEPS]
+    own = np.where(late, 0.5 * passes, passes)
+    busy = {**window.values, signals.EAGER_STEPS: own, signals.GRAPH_STEPS: 0.0 * own}
+    assert isinstance(outcome(replace(window, values=busy), plant().window(), "graph_fallback"), Finding)
+    back = {**window.values, signals.EAGER_STEPS: np.where(late, 0.0, passes), signals.GRAPH_STEPS: np.where(late, passes, 0.0)}
+    assert isinstance(outcome(replace(window, values=back), plant().window(), "graph_fallback"), Healthy)
+
+
+@pytest.mark.parametrize(("swing", "burst"), [(7.0, True), (6.0, False)])
+def test_a_burst_gives_back_a_third_of_its_excess(swing, burst):
+    """30 requests against the peers' 10 are 20 too many: of requests that stay a few come and go."""
+    assert bursts.is_burst(bursts.Burst(30.0, 10.0, swing, 2.0, 1.0), 2.9, 0.4) is burst
 
 
 def test_a_burst_is_held_against_bursts_not_against_long_prompts(scenes):
