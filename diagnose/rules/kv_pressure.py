@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     room=Threshold(
         0.5,
         "of the peers' pools",
-        "seven peers half empty have room for three such pools: dealing helps, which it does not where all are full",
+        "7 peers that are half empty have room for 3 such pools: dealing helps, which it does not where all are full",
     ),
     lead=Threshold(
         3.0, "x the peers' retractions", "what all ranks do alike is a pool too small for the load: no dealing helps below 3 to 1"
