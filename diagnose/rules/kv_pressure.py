@@ -52,7 +52,7 @@ def kv_pressure(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     row = int(np.nanargmax(retracted))
     rate, usual = float(retracted[row]), float(sums.zeroed(lockstep.peers_median(retracted))[row])
     if rate < limit.rate:
-        return _full(case, limit) or Healthy("no rank pushes requests out of its KV pool")
+        return _full(case, limit)
     if rate < limit.lead * usual:
         return Healthy(f"all ranks push requests out alike, the busiest {rate:.2f} per second: the pools are small for the load")
     rank = case.window.ranks[row]
@@ -82,15 +82,18 @@ def kv_pressure(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     )
 
 
-def _full(case: Case, limit: Limits) -> Finding | None:
+def _full(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     """A note on the one rank whose pool is full while its peers' are not: what comes next waits, or pushes others out."""
+    calm = Healthy("no rank pushes requests out of its KV pool")
     usage = case.window.mean(signals.KV_USAGE)
+    if not np.isfinite(usage).any():
+        return NoData((signals.KV_USAGE,), "no rank pushes requests out of its KV pool, but how full the pools are was not observed")
     if np.isfinite(usage).sum() < 2 or not case.long_enough:
-        return None
+        return calm
     row = int(np.nanargmax(usage))
     usual = float(lockstep.peers_median(usage)[row])
     if usage[row] < limit.full or usual > limit.room:
-        return None
+        return calm
     rank = case.window.ranks[row]
     return Finding(
         ranks=(rank,),
