@@ -104,7 +104,7 @@ class _Sidecar:
     def metrics(self, at: float, values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> None:
         """A page of /metrics, if the service asks for it now."""
         if at >= self._due:
-            suspected = any(incident.state is State.SUSPECTED for incident in self._book)
+            suspected = any(i.state is State.SUSPECTED and i.severity is not Severity.NOTE for i in self._book)
             self._due = at + (READS.metrics_suspected if suspected else READS.metrics)
             self._feed(Source.SGLANG_METRICS, at, METRICS_TYPE, self._metrics.render(values))
 
@@ -119,7 +119,8 @@ class _Sidecar:
         self._past.note(
             window,
             healthy=said.verdict.klass is Class.HEALTHY,
-            suspected=any(i.open and i.state is not State.RESOLVED for i in self._book),
+            noted=said.verdict.cause is not None and said.verdict.severity is Severity.NOTE,
+            open_=frozenset(i.state for i in self._book if i.open and i.severity is not Severity.NOTE),
             reach=lambda seconds: self._intake.window(ENGINE, seconds, end=window.end),
         )
         if past is None:

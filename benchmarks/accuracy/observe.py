@@ -21,7 +21,7 @@ from diagnose.engine import diagnose
 from diagnose.incident import Kind, Policy, advance
 from diagnose.incident_model import State
 from diagnose.incident_quiet import Incidents
-from diagnose.model import EngineDiagnosis, Verdict
+from diagnose.model import EngineDiagnosis, Severity, Verdict
 from slowrank.config.model import Diagnosis, Scrape
 from slowrank.service.past import REACH
 
@@ -180,7 +180,7 @@ def _incidents(pages: Sequence[Page], past: Window | None, look: Look) -> tuple[
         reading.read_until(start + end)
         diagnosis = raw(reading.replay.window(end), past)
         book, events = advance(book, diagnosis, Policy())
-        reading.suspected = any(incident.state is State.SUSPECTED for incident in book)
+        reading.suspected = any(i.state is State.SUSPECTED and i.severity is not Severity.NOTE for i in book)
         for event in events:
             if event.kind is Kind.CONFIRMED:
                 incident = next(i for i in book if i.id == event.incident)

@@ -68,7 +68,7 @@ def test_a_past_is_the_same_after_a_restart(keepsakes, file):
     assert past.baseline(NOW) is found
     for end in range(0, 700, 10):
         newest = window(NOW + end)
-        past.note(newest, healthy=True, suspected=False, reach=partial(_as_it_is, newest))
+        past.note(newest, healthy=True, open_=frozenset(), reach=partial(_as_it_is, newest))
     newer = past.baseline(NOW + 700.0)
     assert newer is not None
     assert newer.end >= NOW
