@@ -1,6 +1,6 @@
 """What being read costs an engine: its step time and its CPU with and without the sidecar, in pairs whose order is drawn.
 
-    nice -n -10 python benchmarks/engine_cost.py --ranks 8 --pairs 12 --seconds 20
+    nice -n -10 python -m benchmarks.engine_cost --ranks 8 --pairs 12 --seconds 20
 
 A workload with virtual cards steps on, and one `slowrank serve` with its defaults reads it or is stopped (SIGSTOP) in turn, so that both
 arms see the same machine minutes apart at most. The step time is the engine's own (decode moments of /v1/loads, which both arms ask for
@@ -13,10 +13,8 @@ import argparse
 import json
 import os
 import random
-import re
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,6 +25,7 @@ from pathlib import Path
 
 from scipy import stats
 
+from benchmarks.served import Served, serving, value, values
 from workload.cluster import Cluster
 from workload.config import ClosedLoop, ClusterConfig, Lengths, Traffic
 
@@ -64,41 +63,24 @@ def main() -> None:
     args = asked.parse_args()
     order = random.Random(args.seed)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that what it started ends with it
-    with tempfile.TemporaryDirectory() as folder, Cluster(ClusterConfig(ranks=args.ranks, seed=args.seed, traffic=STEADY)) as cluster:
-        process, page = _serve(Path(folder), cluster.url)
-        try:
-            time.sleep(WARM)
-            with_it: list[Arm] = []
-            without: list[Arm] = []
-            spent: list[dict[str, float]] = []
-            for _ in range(args.pairs):
-                for reading in order.sample([True, False], 2):
-                    process.send_signal(signal.SIGCONT if reading else signal.SIGSTOP)
-                    time.sleep(SETTLE)
-                    before = _spent(page) if reading else {}
-                    (with_it if reading else without).append(_stretch(cluster, args.ranks, args.seconds))
-                    if reading:
-                        after = _spent(page)
-                        spent.append({key: (after[key] - before[key]) / args.seconds for key in after})
-            process.send_signal(signal.SIGCONT)
-            interval = _value(page, r'slowrank_scrape_interval_seconds\{[^}]*source="metrics"\}')
-        finally:
-            process.kill()
-            process.wait(20)
+    cluster = Cluster(ClusterConfig(ranks=args.ranks, seed=args.seed, traffic=STEADY))
+    with tempfile.TemporaryDirectory() as folder, cluster, serving(Path(folder), f'[[engines]]\nnodes = ["{cluster.url}"]\n') as sidecar:
+        time.sleep(WARM)
+        with_it: list[Arm] = []
+        without: list[Arm] = []
+        spent: list[dict[str, float]] = []
+        for _ in range(args.pairs):
+            for reading in order.sample([True, False], 2):
+                sidecar.hold(not reading)
+                time.sleep(SETTLE)
+                before = _spent(sidecar) if reading else {}
+                (with_it if reading else without).append(_stretch(cluster, args.ranks, args.seconds))
+                if reading:
+                    after = _spent(sidecar)
+                    spent.append({key: (after[key] - before[key]) / args.seconds for key in after})
+        sidecar.hold(False)
+        interval = value(sidecar.page(), "slowrank_scrape_interval_seconds", 'source="metrics"')
     _print(with_it, without, spent, interval)
-
-
-def _serve(folder: Path, engine: str) -> tuple[subprocess.Popen[str], str]:
-    config = folder / "slowrank.toml"
-    config.write_text(f'[service]\nlisten = "127.0.0.1:0"\nlog_format = "json"\n[[engines]]\nnodes = ["{engine}"]\n')
-    log = folder / "log"
-    with log.open("w") as out:
-        process = subprocess.Popen([sys.executable, "-m", "slowrank", "serve", "--config", str(config)], stderr=out, text=True)
-    while not (found := re.search(r'"url": "([^"]+)"', log.read_text())):
-        if process.poll() is not None:
-            raise SystemExit(f"slowrank serve did not start: {log.read_text()[-500:]}")
-        time.sleep(0.2)
-    return process, found[1] + "metrics"
 
 
 def _stretch(cluster: Cluster, ranks: int, seconds: float) -> Arm:
@@ -124,23 +106,17 @@ def _cpu(pid: int) -> float:
     return sum(int(task.joinpath("schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir()) / 1e9
 
 
-def _spent(page: str) -> dict[str, float]:
+def _spent(sidecar: Served) -> dict[str, float]:
     """What the sidecar says that it asked for: requests, bytes and the engine's time by source."""
-    text, found = _get(page), {}
+    page, found = sidecar.page(), {}
     for key, name in (
         ("requests", "slowrank_scrapes_total"),
         ("bytes", "slowrank_scrape_bytes_total"),
         ("reply s", "slowrank_scrape_seconds_total"),
     ):
         for source in ("loads", "metrics"):
-            values = re.findall(rf'^{name}\{{[^\n]*source="{source}"[^\n]*\}} (\S+)$', text, re.MULTILINE)
-            found[f"{key} of {source}"] = sum(map(float, values))
+            found[f"{key} of {source}"] = sum(values(page, name, f'source="{source}"'))
     return found
-
-
-def _value(page: str, series: str) -> float:
-    found = re.search(rf"^{series} (\S+)$", _get(page), re.MULTILINE)
-    return float(found[1]) if found else float("nan")
 
 
 def _print(with_it: Sequence[Arm], without: Sequence[Arm], spent: Sequence[dict[str, float]], interval: float) -> None:

@@ -1,6 +1,6 @@
 """What one sidecar takes for many engines: CPU, memory, lateness of scrapes.
 
-    python benchmarks/fleet.py --engines 50 --seconds 60
+    python -m benchmarks.fleet --engines 50 --seconds 60
 
 The engines are one process that answers with recorded pages of two ranks, so they cost little; `slowrank serve` is the real one.
 """
@@ -10,14 +10,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import re
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from pathlib import Path
+
+from benchmarks.served import Served, cpu, serving, values
 
 CAPTURES = Path(__file__).parents[1] / "tests" / "captures" / "sglang-0.5.23"
 WARM = 20.0
@@ -34,7 +33,8 @@ def main() -> None:
     if args.serve:
         asyncio.run(_engines(args.engines))
         return
-    engines = subprocess.Popen([sys.executable, __file__, "--serve", "--engines", str(args.engines)], stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "benchmarks.fleet", "--serve", "--engines", str(args.engines)]
+    engines = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert engines.stdout is not None
     ports = json.loads(engines.stdout.readline())
     try:
@@ -66,20 +66,11 @@ async def _engines(count: int) -> None:
 
 def _measure(folder: Path, ports: list[int], seconds: float) -> None:
     (folder / "t.json").write_text(json.dumps([{"targets": [f"127.0.0.1:{p}"], "labels": {"engine": f"e{p}"}} for p in ports]))
-    config = folder / "slowrank.toml"
-    config.write_text('[service]\nlisten = "127.0.0.1:0"\nlog_format = "json"\n[[discovery.files]]\npaths = ["t.json"]\n')
-    process = subprocess.Popen([sys.executable, "-m", "slowrank", "serve", "--config", str(config)], stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    try:
-        url = json.loads(process.stderr.readline())["url"]
+    with serving(folder, '[[discovery.files]]\npaths = ["t.json"]\n') as sidecar:
         time.sleep(WARM)
-        before, began = _look(process.pid, url), time.monotonic()
+        before, began = _look(sidecar), time.monotonic()
         time.sleep(seconds)
-        after, took = _look(process.pid, url), time.monotonic() - began
-    finally:
-        process.terminate()
-        process.stderr.close()
-        process.wait(20)
+        after, took = _look(sidecar), time.monotonic() - began
     pages = {s: after[s] - before[s] for s in ("loads", "metrics")}
     print(f"{len(ports)} engines of 2 ranks, {took:.0f} s")
     print(
@@ -92,28 +83,21 @@ def _measure(folder: Path, ports: list[int], seconds: float) -> None:
     print(f"/metrics of its own: {after['page_ms']:.0f} ms, {after['page_kb']:.0f} kB")
 
 
-def _look(pid: int, url: str) -> dict[str, float]:
-    stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    status = Path(f"/proc/{pid}/status").read_text()
+def _look(sidecar: Served) -> dict[str, float]:
     began = time.monotonic()
-    with urllib.request.urlopen(url + "metrics", timeout=30) as reply:
-        page = reply.read().decode()
+    page = sidecar.page()
     took = time.monotonic() - began
     found = {
-        "cpu": (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK"),
-        "rss": int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024,  # type: ignore[index]
+        "cpu": cpu(sidecar.pid),
+        "rss": sidecar.memory(),
         "page_ms": took * 1e3,
         "page_kb": len(page) / 1e3,
-        "diagnoses": _sum(page, "slowrank_diagnoses_total", ""),
+        "diagnoses": sum(values(page, "slowrank_diagnoses_total")),
     }
     for source in ("loads", "metrics"):
-        found[source] = _sum(page, "slowrank_scrapes_total", f'source="{source}"')
-        found[f"{source}_late"] = _sum(page, "slowrank_scrape_late_seconds_total", f'source="{source}"')
+        found[source] = sum(values(page, "slowrank_scrapes_total", f'source="{source}"'))
+        found[f"{source}_late"] = sum(values(page, "slowrank_scrape_late_seconds_sum", f'source="{source}"'))
     return found
-
-
-def _sum(page: str, name: str, label: str) -> float:
-    return sum(float(value) for labels, value in re.findall(rf"^{name}\{{([^\n]*)\}} (\S+)$", page, re.MULTILINE) if label in labels)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """One running engine, read four ways at once: do they say the same?
 
-    python benchmarks/parity.py [--seconds 180] [--cases healthy,long_prefill] [--binaries FOLDER]
+    python -m benchmarks.parity [--seconds 180] [--cases healthy,long_prefill] [--binaries FOLDER]
 
 A workload cluster under a `slowrank serve`, a Prometheus and a VictoriaMetrics that scrape both (each interval is a job of its own, told
 apart by the label `every`), and slowrank's own poller once for each interval, whose pages are also recorded. When the fault has acted for
@@ -19,7 +19,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from benchmarks.served import serving
 from collector import scrape
 from collector.capture import CaptureWriter, replay
 from collector.intake import Intake
@@ -96,7 +96,7 @@ def _play(folder: Path, case: str, given: argparse.Namespace) -> dict[float, lis
     """Interval to the windows of each reader."""
     with ExitStack() as stack:
         cluster = stack.enter_context(Cluster(ClusterConfig(ranks=given.ranks, seed=given.seed)))
-        ours = stack.enter_context(_service(folder, cluster.url))
+        ours = stack.enter_context(serving(folder, f'[[engines]]\nnodes = ["{cluster.url}"]\n')).url
         config = folder / "scrape.yml"
         config.write_text(json.dumps({"scrape_configs": list(_jobs(cluster.url, ours))}))  # JSON is YAML
         prometheus = stack.enter_context(_prometheus(folder, config, given.binaries))
@@ -166,25 +166,6 @@ def _jobs(engine: str, ours: str) -> Iterator[dict[str, object]]:
                 "static_configs": [{"targets": [urlsplit(url).netloc], "labels": {"every": f"{every:g}s"}}],
                 **form,
             }
-
-
-@contextmanager
-def _service(folder: Path, engine: str) -> Iterator[str]:
-    """`slowrank serve` on the engine: its page holds what no page of the engine says in Prometheus' text."""
-    config = folder / "slowrank.toml"
-    config.write_text(f'[service]\nlisten = "127.0.0.1:0"\nlog_format = "json"\n[[engines]]\nnodes = ["{engine}"]\n')
-    process = subprocess.Popen([sys.executable, "-m", "slowrank", "serve", "--config", str(config)], stderr=subprocess.PIPE, text=True)
-    try:
-        for line in process.stderr or ():
-            said = json.loads(line)
-            if said["event"] == "slowrank serves":
-                threading.Thread(target=list, args=(process.stderr,), daemon=True).start()
-                yield said["url"].rstrip("/")
-                return
-        raise SystemExit("slowrank serve did not start")
-    finally:
-        process.terminate()
-        process.wait(20)
 
 
 @contextmanager

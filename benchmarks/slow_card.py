@@ -1,6 +1,6 @@
 """How often a slow card is named from the cadence alone, and how often a sound one is blamed: labelled runs in virtual time.
 
-    python benchmarks/slow_card.py [--seeds 4] [--first-seed 100] [--windows 10,60,300]
+    python -m benchmarks.slow_card [--seeds 4] [--first-seed 100] [--windows 10,60,300]
 
 For each traffic, fault and seed: a healthy minute, then five with the fault on rank (seed + 3) mod 8, pages every second and two seconds;
 windows of each length are taken of the five minutes and diagnosed with the healthy half minute as past. No page of a card's sensors is
@@ -17,8 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from accuracy import wilson  # type: ignore[import-not-found]  # the neighbouring script
-
+from benchmarks.accuracy.stats import wilson
 from collector import signals
 from collector.capture import read_capture
 from collector.intake import Intake

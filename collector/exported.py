@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from collector.signals import CATALOGUE, Scope, Signal
+from collector.signals import CATALOGUE, DISPATCH_AWAITED, DISPATCH_WAIT, Scope, Signal
 from collector.signals import Kind as SignalKind
 
 
@@ -55,9 +55,18 @@ def of_signal(signal: Signal) -> Exported:
     return Exported(name + "_total" * counter, Kind.COUNTER if counter else Kind.GAUGE, signal.about, labels)
 
 
+FROM_A_LOG = frozenset({DISPATCH_WAIT, DISPATCH_AWAITED})
+"""Signals out of a file that `slowrank diagnose` is given; the service, whose page this is, reads none."""
+
+
 def of_signals() -> dict[str, Exported]:
-    """Canonical name -> family, for the whole catalogue."""
-    return {name: of_signal(signal) for name, signal in CATALOGUE.items()}
+    """Canonical name -> family, for each signal that the page can hold. What cards and processes count is not among them: only a window
+    joins those to ranks, and a window holds a rate, which is no total."""
+    return {name: of_signal(signal) for name, signal in CATALOGUE.items() if name not in FROM_A_LOG and not _counts_of_machines(signal)}
+
+
+def _counts_of_machines(signal: Signal) -> bool:
+    return signal.optional and signal.kind is SignalKind.COUNTER
 
 
 OK = "ok"

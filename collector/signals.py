@@ -57,44 +57,19 @@ CATALOGUE: dict[str, Signal] = {}
 
 
 def _signal(
-    name: str,
-    unit: str,
-    kind: Kind,
-    about: str,
-    enable: str,
-    adds: str,
-    scope: Scope = Scope.RANK,
-    optional: bool = False,
-    only: str = "",
+    name: str, unit: str, kind: Kind, about: str, enable: str, adds: str, scope: Scope = Scope.RANK, optional: bool = False, only: str = ""
 ) -> str:
     CATALOGUE[name] = Signal(name, unit, kind, about, enable, adds, scope, optional, only)
     return name
 
 
 RUNNING = _signal("running_requests", "1", Kind.GAUGE, "requests in the decode batch", _LOADS, "tells request skew from context skew")
-WAITING = _signal(
-    "waiting_requests",
-    "1",
-    Kind.GAUGE,
-    "requests queued on the rank",
-    _LOADS,
-    "shows queues behind a slow or overfull rank",
-)
+WAITING = _signal("waiting_requests", "1", Kind.GAUGE, "requests queued on the rank", _LOADS, "shows queues behind a slow or overfull rank")
 RESIDENT_TOKENS = _signal(
-    "resident_tokens",
-    "tokens",
-    Kind.GAUGE,
-    "KV tokens held by live requests",
-    _LOADS,
-    "stands in for attention pairs while decoding",
+    "resident_tokens", "tokens", Kind.GAUGE, "KV tokens held by live requests", _LOADS, "stands in for attention pairs while decoding"
 )
 WAITING_TOKENS = _signal(
-    "waiting_uncached_tokens",
-    "tokens",
-    Kind.GAUGE,
-    "prompt tokens still to be prefilled",
-    _LOADS,
-    "shows prefill backlog per rank",
+    "waiting_uncached_tokens", "tokens", Kind.GAUGE, "prompt tokens still to be prefilled", _LOADS, "shows prefill backlog per rank"
 )
 KV_USAGE = _signal("kv_usage", "ratio", Kind.GAUGE, "share of the KV pool in use", _LOADS, "shows a rank about to retract")
 BOOTSTRAP_QUEUE = _signal(
@@ -146,37 +121,17 @@ TRANSFER_LATENCY = _signal(
     "says how long a request's KV is under way",
 )
 SNAPSHOT_AGE = _signal(
-    "snapshot_age",
-    "s",
-    Kind.GAUGE,
-    "age of the rank's load snapshot when it was served",
-    _LOADS,
-    "the only sign of a stopped engine",
+    "snapshot_age", "s", Kind.GAUGE, "age of the rank's load snapshot when it was served", _LOADS, "the only sign of a stopped engine"
 )
 PREFILL_TOKENS = _signal(
-    "prefill_tokens",
-    "tokens",
-    Kind.COUNTER,
-    "prompt tokens computed (cache hits excluded)",
-    _LOADS,
-    "shows who prefills",
+    "prefill_tokens", "tokens", Kind.COUNTER, "prompt tokens computed (cache hits excluded)", _LOADS, "shows who prefills"
 )
 PREFILL_BUSY = _signal("prefill_busy", "s", Kind.COUNTER, "wall time of prefill steps", _LOADS, "shows how long prefill holds the group")
 DECODE_STEPS = _signal(
-    "decode_steps",
-    "1",
-    Kind.COUNTER,
-    "consecutive decode steps (decode_moments n)",
-    _LOADS,
-    "gives the step time without any flag",
+    "decode_steps", "1", Kind.COUNTER, "consecutive decode steps (decode_moments n)", _LOADS, "gives the step time without any flag"
 )
 DECODE_TIME = _signal(
-    "decode_time",
-    "s",
-    Kind.COUNTER,
-    "launch-to-launch time of those steps (decode_moments sum t)",
-    _LOADS,
-    "gives the step time",
+    "decode_time", "s", Kind.COUNTER, "launch-to-launch time of those steps (decode_moments sum t)", _LOADS, "gives the step time"
 )
 ACCEPT_LENGTH = _signal(
     "accept_length",
@@ -187,28 +142,13 @@ ACCEPT_LENGTH = _signal(
     "tells a rank whose drafts are refused from a rank with more requests",
 )
 ATTENTION_TOKENS = _signal(
-    "attention_tokens",
-    "tokens",
-    Kind.COUNTER,
-    "tokens scheduled into steps",
-    _DP_ATTENTION,
-    "tells token skew from pair skew",
+    "attention_tokens", "tokens", Kind.COUNTER, "tokens scheduled into steps", _DP_ATTENTION, "tells token skew from pair skew"
 )
 ATTENTION_PAIRS = _signal(
-    "attention_pairs",
-    "pairs",
-    Kind.COUNTER,
-    "attention pairs scheduled into steps",
-    _DP_ATTENTION,
-    "the work of attention, per rank",
+    "attention_pairs", "pairs", Kind.COUNTER, "attention pairs scheduled into steps", _DP_ATTENTION, "the work of attention, per rank"
 )
 IMBALANCE_PAIRS = _signal(
-    "imbalance_pairs",
-    "pairs",
-    Kind.COUNTER,
-    "busiest rank's pairs minus this rank's, per step",
-    _DP_ATTENTION,
-    "exact per-step maximum",
+    "imbalance_pairs", "pairs", Kind.COUNTER, "busiest rank's pairs minus this rank's, per step", _DP_ATTENTION, "exact per-step maximum"
 )
 STEPS_ACTIVE = _signal("steps_active", "1", Kind.COUNTER, "steps with work of its own", _DP_ATTENTION, "the group's step count")
 STEPS_IDLE = _signal("steps_idle", "1", Kind.COUNTER, "steps run only for the others", _DP_ATTENTION, "shows ranks kept stepping")
@@ -230,12 +170,7 @@ SCHEDULER_WORK = _signal(
     "tells more work from stolen time",
 )
 SCHEDULER_CPU = _signal(
-    "scheduler_cpu",
-    "s",
-    Kind.COUNTER,
-    "CPU time of the scheduler process",
-    _METRICS,
-    "tells a starved process from a busy one",
+    "scheduler_cpu", "s", Kind.COUNTER, "CPU time of the scheduler process", _METRICS, "tells a starved process from a busy one"
 )
 FORWARD_TIME = _signal(
     "forward_time",

@@ -7,6 +7,7 @@ import numpy as np
 from collector import signals
 from collector.model import Window
 from diagnose import sums
+from diagnose.model import Evidence
 from diagnose.rules import Threshold
 
 THRESHOLDS = {
@@ -23,6 +24,23 @@ def late_senders(window: Window, ratio: float) -> tuple[int, ...]:
     """Rows of the ranks for which all others wait: late with their own work, and no matter of dispatch."""
     awaited = sums.zeroed(window.mean(signals.DISPATCH_AWAITED))
     return tuple(int(k) for k in np.flatnonzero(awaited >= ratio))
+
+
+def awaited(window: Window, rows: tuple[int, ...]) -> tuple[Evidence, ...]:
+    """How much longer the others wait for these ranks than for their node's others."""
+    times = window.mean(signals.DISPATCH_AWAITED)
+    return tuple(
+        Evidence(
+            signal=signals.DISPATCH_AWAITED,
+            what=f"the others wait {times[k]:.1f} times as long for the tokens of rank {window.ranks[k]} as for its node's others",
+            observed=float(times[k]),
+            expected=1.0,
+            unit="ratio",
+            rank=window.ranks[k],
+            threshold=THRESHOLDS["ratio"].value,
+        )
+        for k in rows[:8]
+    )
 
 
 def queued(window: Window, ratio: float) -> tuple[int, ...]:

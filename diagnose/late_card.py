@@ -1,7 +1,7 @@
-"""Is one rank's card what makes the steps long? The second channel of `slow_rank`, for when hosts are level. Pure.
+"""Is one rank's work on the device what makes the steps long? The second channel of `slow_rank`, for when hosts are level. Pure.
 
-Whose card it is comes from the cadence (diagnose/slow_card.py); what it costs from the past, where there is one. Rules that read the
-cards' own sensors name the cause; here it stays unnamed.
+Whose it is comes from the cadence (diagnose/slow_card.py), or from who waits for whom in dispatch (DeepXTrace's matrix); what it costs from
+the past, where there is one. Rules that read the cards' own sensors name the cause; here it stays unnamed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collector import promql, signals
-from diagnose import attribution, slow_card
+from diagnose import attribution, card_blame, dispatch, lockstep, slow_card
 from diagnose.case import Case
 from diagnose.late_host import THRESHOLDS, LateHost, late_host
 from diagnose.model import Evidence, Share
@@ -21,27 +21,80 @@ UNPRICED = 0.6
 """Confidence without a past: whose card it is can be seen, what it costs only bounded. Not calibrated."""
 
 
+CROWDED = 1.5
+"""Times its peers' median attention work from which a rank that the others wait for may be late with that: half of its lead over the limit
+from which such waits count, `dispatch.THRESHOLDS`. Arithmetic; only without a past, as a past tells what load costs."""
+
+
 @dataclass(frozen=True, slots=True)
 class LateCard:
-    """The row of the rank whose card sets the pace, what a card like its peers' would give back, and the numbers."""
+    """The rows of the ranks whose own work on the device sets the pace, what doing it as fast as their peers would give back, and why."""
 
-    row: int
+    rows: tuple[int, ...]
     share: Share
     priced: bool  # against a past
     evidence: tuple[Evidence, ...]
-    clear: float  # standard errors above its peers
+    summary: str
+    would_tell: str
 
 
 def late_card(case: Case, least: float) -> LateCard | None:
-    """The slow card of a case, if the cadence names one, no host is late instead, and it may cost `least` of step time."""
-    if case.step_time is None or (case.excess is not None and case.excess.share.mid < least):
+    """The ranks that are late on the device, if the cadence or a matrix of waits in dispatch names them, no host is late instead, none of
+    their cards says why by itself, and it may cost `least` of step time."""
+    if case.step_time is not None and case.excess is not None and case.excess.share.mid < least:
         return None  # steps are as short as ever: whatever leads, nobody pays
-    found = case.card
     host = late_host(case, Limits(THRESHOLDS))
-    if not isinstance(found, slow_card.Named) or (isinstance(host, LateHost) and host.share.mid >= least):
+    if isinstance(host, LateHost) and host.share.mid >= least:
+        return None
+    found = _by_cadence(case, least) or by_dispatch(case, least)
+    return None if found is None or set(case.rank_ids(found.rows)) & set(card_blame.suspects(case)) else found
+
+
+def _by_cadence(case: Case, least: float) -> LateCard | None:
+    found = case.card
+    if case.step_time is None or not isinstance(found, slow_card.Named):
         return None
     share = _share(case, found)
-    return LateCard(found.row, share, case.excess is not None, (_evidence(case, found),), found.clear) if share.mid >= least else None
+    if share.mid < least:
+        return None
+    return LateCard(
+        (found.row,),
+        share,
+        case.excess is not None,
+        (_evidence(case, found),),
+        f"the step time follows rank {case.window.ranks[found.row]}'s attention, whoever has most of it: its card is slower than its"
+        " peers'",
+        "that card's clocks, throttle reasons and ECC errors (dcgm-exporter), or one long context moved to it and away again",
+    )
+
+
+def by_dispatch(case: Case, least: float) -> LateCard | None:
+    """The minority of ranks for whose tokens all others wait in dispatch, unless what they hold or prefill explains that."""
+    rows = dispatch.late_senders(case.window, dispatch.THRESHOLDS["ratio"].value)
+    if not rows or 2 * len(rows) >= len(case.window.ranks) or _laden(case, rows, least):
+        return None
+    rise = case.excess.share if case.excess is not None else None
+    names = ", ".join(map(str, case.rank_ids(rows)))
+    return LateCard(
+        rows,
+        Share(0.0, 0.0, 0.0) if rise is None else Share(min(1.0, rise.mid), max(0.0, rise.low), min(1.0, rise.high)),
+        rise is not None,
+        dispatch.awaited(case.window, rows),
+        f"all others wait in dispatch for the tokens of rank {names}: it is late with its own work, and its load does not explain that",
+        "clocks, throttle reasons and link errors of that card (dcgm-exporter), a stack of that process (py-spy dump)"
+        + ("" if rise is not None else "; the engine's healthy past, for the cost"),
+    )
+
+
+def _laden(case: Case, rows: tuple[int, ...], least: float) -> bool:
+    """Whether one of the rows prefills at a cost to all, or, where no past tells what load costs, has far more attention work or an unknown
+    amount of it."""
+    prefill, load = case.prefill_load, case.pair_load
+    if prefill is not None and prefill.leader in rows and prefill.lost.mid >= least:
+        return True
+    if case.excess is not None:
+        return False
+    return load is None or bool((load.pairs > CROWDED * lockstep.peers_median(load.pairs))[list(rows)].any())
 
 
 def _share(case: Case, found: slow_card.Named) -> Share:

@@ -2,7 +2,7 @@
 
 The inputs are in tests/field_cases, each with its source and what was filled in. Pages are fed as they are; numbers of SGLang logs become
 the /v1/loads page that a rank with these numbers would serve. What was published as a wait matrix, a profile or a client's figures is no
-page of an engine, and is listed as not readable.
+page of an engine, and is listed as not readable. A matrix of waits in dispatch is read beside the page of an engine whose ranks are level.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.accuracy.tables import table
+from collector import deepxtrace
 from collector.intake import Intake
 from collector.model import Page, Source
 from diagnose.engine import diagnose
@@ -37,6 +38,7 @@ class Case:
     expected: tuple[Class, ...]
     feed: Feed | None
     ranks: tuple[int, ...] = ()
+    dispatch: bool = False  # the file is DeepXTrace's log of this engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,10 @@ def tell(case: Case) -> Told:
     intake = Intake()
     for page in pages:
         intake.feed(page)
-    return Told(case, diagnose(intake.window(ENGINE)).verdict)
+    window = intake.window(ENGINE)
+    if case.dispatch:
+        window = deepxtrace.attach(window, deepxtrace.parse((FOLDER / case.files[0]).read_text(), case.files[0]), case.files[0])
+    return Told(case, diagnose(window).verdict)
 
 
 def section(told: Sequence[Told]) -> str:
@@ -128,6 +133,12 @@ def _log(case: Case) -> Sequence[Page]:
     )
 
 
+def _level(_: Case) -> Sequence[Page]:
+    """An engine of sixteen ranks that all hold the same."""
+    held = {"num_running_reqs": 16, "num_waiting_reqs": 0, "num_used_tokens": 65_536, "max_total_num_tokens": 10**6}
+    return _loads([{"dp_rank": rank, **held} for rank in range(16)])
+
+
 def _admissions(case: Case) -> Sequence[Page]:
     told = json.loads((FOLDER / case.files[0]).read_text())
     worst = next(run["r"] for run in told["new_seq_admissions_first_30s"] if run["run"] == "LOW" and run["range"] == 0)
@@ -143,6 +154,10 @@ def _admissions(case: Case) -> Sequence[Page]:
             for rank, n in enumerate(worst)
         ]
     )
+
+
+def _lines(case: Case) -> Sequence[Page]:
+    return [_page(Source.SGLANG_LOG, (FOLDER / case.files[0]).read_bytes(), 0.0)]
 
 
 def _states(state: str) -> Feed:
@@ -179,7 +194,7 @@ LOAD = (Class.LOAD,)
 SINGLE = (Class.SINGLE_POINT,)
 
 CASES = (
-    Case("01", ("01-deepxtrace-ep16-slow-rank4.log",), "DeepXTrace wait matrix, rank 4 late", SINGLE, None, (4,)),
+    Case("01", ("01-deepxtrace-ep16-slow-rank4.log",), "DeepXTrace wait matrix, rank 4 late", SINGLE, _level, (4,), dispatch=True),
     Case(
         "03",
         ("03-vllm48808-dp4-request-skew-t0.txt", "03-vllm48808-dp4-request-skew-t1.txt"),
@@ -209,7 +224,7 @@ CASES = (
     Case("08", ("08-sglang26248-retraction-collapse.log",), "SGLang: throughput falls 14 times after a full KV pool retracts", LOAD, _log),
     Case("09", ("09-sglang38118-dp8-pinned-at-15.log",), "SGLang DP8: every rank at its admission ceiling", NOBODY, _log),
     Case("10", ("10-sglang20766-dp8-15-uniformly-slow.log",), "SGLang DP16: first report after idling, all equal", NOBODY, _log),
-    Case("11", ("11-sglang22877-prealloc-growth.log",), "SGLang PD: preallocation queue grows, compute idles", LOAD, None),
+    Case("11", ("11-sglang22877-prealloc-growth.log",), "SGLang PD: preallocation queue grows, compute idles", LOAD, _lines),
     Case(
         "12",
         ("12-vllm-metal479-livelock.txt",),

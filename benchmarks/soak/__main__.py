@@ -18,9 +18,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.served import serving
 from benchmarks.soak import report
 from benchmarks.soak.play import PLAN, Acted, play
-from benchmarks.soak.sidecar import Sidecar, webhook
+from benchmarks.soak.sidecar import Sidecar, configuration, webhook
 from workload.cluster import Cluster
 from workload.config import ClosedLoop, ClusterConfig, EngineFlags, Lengths, Traffic
 
@@ -40,15 +41,13 @@ def main() -> None:
     flags = EngineFlags(publish_every=max(1, round(15 / args.slowdown)))  # so that snapshots are as fresh as on cards of full speed
     cluster = Cluster(ClusterConfig(ranks=args.ranks, seed=args.seed, slowdown=args.slowdown, engine=flags, traffic=TRAFFIC))
     with tempfile.TemporaryDirectory() as folder, webhook() as (hook, told), cluster:
-        sidecar = Sidecar(Path(folder), cluster.url, args.ranks, hook, metrics=args.metrics, budget=args.budget, nice=args.nice)
-        print(f"begun {time.strftime('%H:%M:%S')}, {args}", flush=True)
-        acted: list[Acted] = []
-        try:
+        config = configuration(cluster.url, args.ranks, hook, metrics=args.metrics, budget=args.budget)
+        with serving(Path(folder), config, nice=args.nice) as served:
+            print(f"begun {time.strftime('%H:%M:%S')}, {args}", flush=True)
+            sidecar, acted = Sidecar(served), list[Acted]()
             play(cluster, sidecar, told, acted, args)
             page, incidents = sidecar.page(), sidecar.incidents()
-        finally:
-            code = sidecar.end()
-    print(f"ended {time.strftime('%H:%M:%S')}, exit code {code}")
+    print(f"ended {time.strftime('%H:%M:%S')}, exit code {served.code}")
     report.resources(sidecar.looks, args.ranks)
     report.reading(page)
     report.faults(acted, incidents, told)

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from benchmarks.served import value, values
 from benchmarks.soak.play import EVERY, Acted
-from benchmarks.soak.sidecar import Told, value
+from benchmarks.soak.sidecar import Told
 
 STARTING = 120.0
 """s that are left out of the medians of the first fifth: imports and the first windows fill memory."""
@@ -39,8 +40,8 @@ def reading(page: str) -> None:
         if not buckets:
             continue
         count = buckets[-1][1]
-        late = _sums(page, "slowrank_scrape_late_seconds_sum", source)
-        spent, size = _sums(page, "slowrank_scrape_seconds_total", source), _sums(page, "slowrank_scrape_bytes_total", source)
+        names = ("late_seconds_sum", "seconds_total", "bytes_total")
+        late, spent, size = (sum(values(page, f"slowrank_scrape_{name}", f'source="{source}"')) for name in names)
         within = next(n for bound, n in buckets if bound == 0.1) / count
         print(
             f"{source:<8} {count:.0f} pages of {size / count / 1e3:.0f} kB, {spent / count * 1e3:.0f} ms long in the mean;"
@@ -84,10 +85,6 @@ def _line(i: dict[str, Any], onset: float, told: Sequence[Told]) -> str:
 
 def _unix(moment: str) -> float:
     return datetime.fromisoformat(moment).timestamp()
-
-
-def _sums(page: str, name: str, source: str) -> float:
-    return sum(float(v) for v in re.findall(rf'^{name}\{{[^\n]*source="{source}"[^\n]*\}} (\S+)$', page, re.MULTILINE))
 
 
 def _buckets(page: str, source: str) -> list[tuple[float, float]]:

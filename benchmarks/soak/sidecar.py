@@ -1,4 +1,4 @@
-"""The sidecar that is soaked, as a process: started, looked at from outside, ended; and a webhook that writes down what it is told."""
+"""The sidecar that is soaked, looked at from outside; and a webhook that writes down what it is told."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import http.server
 import json
 import os
 import re
-import subprocess
-import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from benchmarks.served import Served, cpu, value
 
 
 class Told(NamedTuple):
@@ -27,44 +26,23 @@ class Told(NamedTuple):
 
 
 class Sidecar:
-    """`slowrank serve` on one engine. `looks` has one entry for each look at it."""
+    """What is served on one engine, with one entry in `looks` for each look at it."""
 
-    def __init__(self, folder: Path, engine: str, ranks: int, hook: str, *, metrics: str, budget: float, nice: int) -> None:
-        gpus = ",".join(f"{r}=virtual-{r // 8}/{r % 8}" for r in range(ranks))  # the exporter's page shows nodes of 8 cards
-        config = folder / "slowrank.toml"
-        config.write_text(
-            f'[service]\nlisten = "127.0.0.1:0"\nlog_format = "json"\n[scrape]\nmetrics = "{metrics}"\nmetrics_suspected = "{metrics}"\n'
-            f'budget = {budget}\n[[engines]]\nname = "soaked"\nnodes = ["{engine}"]\n'
-            f'hardware = ["{engine}/dcgm/metrics"]\ngpus = "{gpus}"\n[[alerts.webhook]]\nurl = "{hook}"\n'
-        )
-        command = ["nice", "-n", str(nice), sys.executable, "-m", "slowrank", "serve", "--config", str(config)]
-        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    def __init__(self, served: Served) -> None:
+        self._served = served
         self.looks: list[dict[str, float]] = []
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            said = json.loads(line)
-            if said["event"] == "slowrank serves":
-                self._url = said["url"].rstrip("/")
-                threading.Thread(target=_drain, args=(self._process.stderr,), daemon=True).start()
-                return
-        raise SystemExit("slowrank serve did not start")
-
-    def end(self) -> int:
-        """Ask it to end; its exit code."""
-        self._process.terminate()
-        return self._process.wait(20)
 
     def page(self) -> str:
         """Its own /metrics."""
-        return _get(self._url + "/metrics")
+        return self._served.page()
 
     def incidents(self) -> list[dict[str, Any]]:
         """As its API has them, the newest first."""
-        return list(json.loads(_get(self._url + "/api/v1/incidents?limit=200"))["incidents"])
+        return list(json.loads(self._served.get("/api/v1/incidents?limit=200"))["incidents"])
 
     def look(self, engine: Sequence[int]) -> None:
         """Write down how it is. `engine`: the process ids of the workload."""
-        pid = self._process.pid
+        pid = self._served.pid
         status = Path(f"/proc/{pid}/status").read_text()
         began = time.monotonic()
         page = self.page()
@@ -72,35 +50,27 @@ class Sidecar:
         self.looks.append(
             {
                 "at": began,
-                "rss": int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024,  # type: ignore[index]
+                "rss": self._served.memory(),
                 "threads": int(re.search(r"Threads:\s+(\d+)", status)[1]),  # type: ignore[index]
                 "fds": len(list(Path(f"/proc/{pid}/fd").iterdir())),
                 "tasks": value(page, "slowrank_tasks"),
                 "page_ms": took * 1e3,
                 "series": sum(not line.startswith("#") for line in page.splitlines()),
-                "cpu": _cpu(pid),
-                "engine_cpu": sum(map(_cpu, engine)),
+                "cpu": cpu(pid),
+                "engine_cpu": sum(map(cpu, engine)),
                 "load": os.getloadavg()[0],
             }
         )
 
 
-def value(page: str, name: str) -> float:
-    """The first sample of a family."""
-    found = re.search(rf"^{name}(?:\{{[^\n]*\}})? (\S+)$", page, re.MULTILINE)
-    return float(found[1]) if found else float("nan")
-
-
-def _cpu(pid: int) -> float:
-    """s of CPU that a process has used."""
-    stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _drain(lines: Iterator[str]) -> None:
-    for line in lines:
-        if '"level": "info"' not in line:
-            print("log:", line.rstrip(), flush=True)
+def configuration(engine: str, ranks: int, hook: str, *, metrics: str, budget: float) -> str:
+    """All of slowrank's but the service itself. `hook` is told of everything, `metrics` and `budget` are keys of [scrape]."""
+    gpus = ",".join(f"{r}=virtual-{r // 8}/{r % 8}" for r in range(ranks))  # the exporter's page shows nodes of 8 cards
+    return (
+        f'[scrape]\nmetrics = "{metrics}"\nmetrics_suspected = "{metrics}"\nbudget = {budget}\n'
+        f'[[engines]]\nname = "soaked"\nnodes = ["{engine}"]\nhardware = ["{engine}/dcgm/metrics"]\ngpus = "{gpus}"\n'
+        f'[[alerts.webhook]]\nurl = "{hook}"\n'
+    )
 
 
 @contextmanager
@@ -125,8 +95,3 @@ def webhook() -> Iterator[tuple[str, list[Told]]]:
         yield f"http://127.0.0.1:{server.server_address[1]}/", told
     finally:
         server.shutdown()
-
-
-def _get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=10) as reply:
-        return str(reply.read().decode())

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from collector.model import Clock
-from diagnose import independent, late_card, late_host
+from diagnose import dispatch, independent, late_card, late_host
 from diagnose.confidence import confidence
 from diagnose.model import Class, Finding, Healthy, NoData, Severity
 from diagnose.rules import Limits, rule
@@ -31,10 +31,13 @@ if TYPE_CHECKING:
     needs=late_host.NEEDS,
     **late_host.THRESHOLDS,
     **independent.THRESHOLDS,
+    **dispatch.THRESHOLDS,
 )
 def slow_rank(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     if case.window.engine.clock is not Clock.EXCHANGE:
-        return independent.slow_rank(case, limit)
+        alone = independent.slow_rank(case, limit)
+        sender = late_card.by_dispatch(case, limit.share) if case.window.engine.clock is Clock.FORWARD else None
+        return alone if sender is None or isinstance(alone, Finding) else _card(case, sender, limit)
     found = late_host.late_host(case, limit)
     if not isinstance(found, late_host.LateHost):
         card = late_card.late_card(case, limit.share)
@@ -61,13 +64,13 @@ def slow_rank(case: Case, limit: Limits) -> Finding | Healthy | NoData:
 
 
 def _card(case: Case, card: late_card.LateCard, limit: Limits) -> Finding:
-    rank = case.window.ranks[card.row]
     sure = confidence(card.share.mid, limit.share)
     return Finding(
-        ranks=(rank,),
+        ranks=case.rank_ids(card.rows),
         share=card.share,
         confidence=sure if card.priced else min(sure, late_card.UNPRICED),
-        summary=f"the step time follows rank {rank}'s attention, whoever has most of it: its card is slower than its peers'",
+        summary=card.summary,
         evidence=card.evidence,
-        would_tell="that card's clocks, throttle reasons and ECC errors (dcgm-exporter), or one long context moved to it and away again",
+        would_tell=card.would_tell,
+        severity=None if card.share.high > 0 else Severity.TICKET,  # nobody is woken for what may cost nothing
     )

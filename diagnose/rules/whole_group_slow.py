@@ -103,7 +103,7 @@ def whole_group_slow(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     if (grown := case.prefill_growth) is not None and prefill_drag.grew(grown, Limits(prefill_drag.THRESHOLDS)):
         return Healthy(f"prefill touches {grown.touched:.0%} more of the steps than before: that explains it")
     if (card := late_card.late_card(case, limit.share)) is not None:
-        return Healthy(f"the step time follows the attention of rank {case.window.ranks[card.row]}: its card explains it")
+        return Healthy(f"{card.summary}: that explains it")
     if rows := dispatch.queued(case.window, dispatch.THRESHOLDS["ratio"].value):
         return Healthy(f"tokens reach rank {', '.join(map(str, case.rank_ids(rows)))} late in every dispatch: that explains it")
     weakened = case.window.missing(signals.BALANCEDNESS_COUNT, signals.EAGER_STEPS)

@@ -18,9 +18,7 @@ from slowrank.service.office import Office
 from slowrank.service.watch import STALE, Watch
 
 _SIGNALS = exported.of_signals()
-_LEVELS = frozenset(
-    name for name, s in signals.CATALOGUE.items() if s.optional and s.kind is signals.Kind.GAUGE and s.scope is signals.Scope.RANK
-)
+_LEVELS = frozenset(name for name in _SIGNALS if signals.CATALOGUE[name].optional)
 
 
 def of_engine(watch: Watch, now: float) -> Iterator[Sample]:
@@ -51,8 +49,7 @@ def _signals(watch: Watch, now: float) -> Iterator[Sample]:
 
 
 def _machines(watch: Watch, now: float) -> Iterator[Sample]:
-    """Levels of the ranks' cards and processes, which only a window joins to ranks. What those count shows in verdicts alone, as a window
-    holds the rate of it and no total."""
+    """Levels of the ranks' cards and processes, which only a window joins to ranks. What those count shows in verdicts alone."""
     if watch.look is None or not watch.up(now):
         return
     window = watch.look.window

@@ -44,7 +44,6 @@ ABSENT = {
     exported.PROBLEMS: "a problem of targets, receivers or files",
     exported.RELOADS: "a service that was told to reload",
     exported.RULE_FAILURES: "a defect",
-    exported.of_signals()[signals.RUN_QUEUE_DELAY].name: "a look at the ranks' processes",
 }
 """Series that such a run does not have, and what it would take. A panel may be empty if it asks for one of these."""
 

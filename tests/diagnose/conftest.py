@@ -45,6 +45,7 @@ class Plant:
     held: Mapping[int, float] = field(default_factory=dict)  # requests in the hand-over of a split engine; the others' is 0.1
     accept: Mapping[int, float] = field(default_factory=dict)  # tokens per request and step; given for one, the others' is 2.5, else 1
     dispatch: Mapping[int, float] = field(default_factory=dict)  # wait in dispatch over the node's others; given for one, the others' is 1
+    awaited: Mapping[int, float] = field(default_factory=dict)  # how much longer the others wait for it in dispatch; as `dispatch`
     sends: Mapping[int, float] = field(default_factory=dict)  # prefill server: KV bytes per second; the others' is 50e9
     cards: bool = False  # the cards were read too
     throttled: Mapping[int, float] = field(default_factory=dict)  # share of their peers' clock at which these run, for heat
@@ -162,9 +163,9 @@ class Plant:
             values[signals.BALANCEDNESS_SUM] = np.full((1, columns), steps * self.balancedness)
             load = each({} if self.hot is None else {self.hot: 6.0}, 1.0)
             values[signals.EXPERT_LOAD] = noisy(load * 1000.0)
-        if self.dispatch:
+        if self.dispatch or self.awaited:
             values[signals.DISPATCH_WAIT] = noisy(each(self.dispatch, 1.0))
-            values[signals.DISPATCH_AWAITED] = noisy(1.0)
+            values[signals.DISPATCH_AWAITED] = noisy(each(self.awaited, 1.0))
         if self.cards:
             heat = each(dict.fromkeys(self.throttled, 1.0), 0.0)
             values |= {

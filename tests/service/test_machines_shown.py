@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from collector import exported, signals
@@ -59,6 +61,19 @@ def test_levels_of_cards_are_shown_by_rank(watched):
 def test_nothing_that_counts_is_shown_of_machines(watched):
     """A window holds rates: shown as a total they would be nonsense."""
     assert not any(name.endswith("_total") for name in shown(*watched))
+
+
+def test_the_list_of_the_pages_series_has_those_of_machines_that_it_can_hold(watched):
+    """Given a window in which every card, process and log says something, the page shows the levels of cards and processes, and the list of
+    its series names those and no others."""
+    watch, now = watched
+    window = watch.look.window
+    said = {name: np.ones((len(window.ranks), len(window.edges) - 1)) for name, signal in signals.CATALOGUE.items() if signal.optional}
+    watch.look = replace(watch.look, window=replace(window, values=window.values | said))
+    listed = {family.name for name, family in exported.of_signals().items() if signals.CATALOGUE[name].optional}
+    assert set(shown(watch, now)) == listed
+    assert {"slowrank_card_power_watts", "slowrank_process_stopped_ratio"} < listed
+    assert not any(name.endswith("_total") or "dispatch" in name for name in listed)
 
 
 def test_levels_of_an_engine_that_is_not_read_are_not_shown(watched):
