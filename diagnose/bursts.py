@@ -59,6 +59,24 @@ def is_burst(found: Burst | None, swing: float, taken: float) -> bool:
     return found.swing >= swing * found.chance and found.swing >= FALL * (found.peak - found.peers) and found.taken >= taken
 
 
+COARSE = 4.0
+"""s of an interval from which bursts that come every few seconds may pass for a crowd that stays. The service's pages are 5 s apart."""
+
+CROWD = 1.6
+"""Times the peers' requests from which a rank whose intervals are COARSE holds a crowd: misrouted bursts of 20 held it at 2.1 to 29 times,
+a lost cache at 1.5 at most (seeds 0 to 2, four traffics), each rank for as long as its prompts take."""
+
+
+def is_crowd(window: Window, row: int, swing: float) -> bool:
+    """Whether the rank in `row` holds far more requests than its peers throughout a window too coarse to show if they come at once: CROWD
+    times as many, and more of them than `swing` times what chance moves."""
+    if not len(window.edges) > 1 or float(np.median(np.diff(window.edges))) < COARSE:
+        return False
+    held = window.mean(signals.RUNNING) + window.mean(signals.WAITING)
+    usual = float(lockstep.peers_median(held)[row])
+    return bool(held[row] >= CROWD * usual and held[row] - usual >= swing * math.sqrt(max(usual, FEWEST)))
+
+
 @once_a_window
 def on_any(window: Window, swing: float, taken: float) -> bool:
     """Whether requests came to any of the ranks at once."""

@@ -181,7 +181,9 @@ def why(window: Window, row: int, limit: Limits) -> Why:
         return Why.BURST
     hit, tokens = prompt_tokens(window)
     lower = hit[row] < lockstep.peers_median(hit)[row] - limit.hit
-    return Why.UNCACHED if lower and tokens[row] <= limit.more * lockstep.peers_median(tokens)[row] else Why.NEW
+    if not lower or not tokens[row] <= limit.more * lockstep.peers_median(tokens)[row]:
+        return Why.NEW
+    return Why.BURST if bursts.is_crowd(window, row, limit.swing) else Why.UNCACHED  # who loses a cache holds its requests hardly longer
 
 
 def _stretch(window: Window, leader: int, busy: float) -> tuple[float, float, float]:

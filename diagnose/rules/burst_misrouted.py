@@ -50,7 +50,7 @@ def burst_misrouted(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         ranks=(rank,),
         share=found.load.lost,
         confidence=confidence(found.load.lost.mid, limit.share, missing=len(found.weakened_by)),
-        summary=f"requests come to rank {rank} at once: it holds up to {came.peak:.0f}, its peers {came.peers:.0f} then, and falls back",
+        summary=_summary(rank, came, seen=bursts.is_burst(came, limit.swing, limit.taken)),
         evidence=(
             Evidence(
                 signal=signals.RUNNING,
@@ -77,3 +77,10 @@ def burst_misrouted(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         weakened_by=found.weakened_by,
         severity=found.severity,
     )
+
+
+def _summary(rank: int, came: bursts.Burst, *, seen: bool) -> str:
+    holds = f"it holds up to {came.peak:.0f}, its peers {came.peers:.0f} then"
+    if seen:
+        return f"requests come to rank {rank} at once: {holds}, and falls back"
+    return f"requests with prompts that nobody has cached come to rank {rank}: {holds}; pages too far apart to see if they come at once"

@@ -59,6 +59,30 @@ def test_a_burst_gives_back_a_third_of_its_excess(swing, burst):
     assert bursts.is_burst(bursts.Burst(30.0, 10.0, swing, 2.0, 1.0), 2.9, 0.4) is burst
 
 
+@pytest.mark.parametrize(("held", "every", "crowd"), [(21.0, 5.0, True), (21.0, 2.0, False), (15.0, 5.0, False)])
+def test_a_crowd_is_a_burst_where_pages_are_too_far_apart(held, every, crowd, plant):
+    """21 requests beside 10 are 11 more, 3.5 times the root of 10: a burst each 5 s looks so on pages each 5 s, on nearer ones it swings.
+    15 are half as many more as a lost cache may hold."""
+    window = plant(running=tuple(held if r == 2 else 10.0 for r in range(64))).window()
+    wide = replace(window, edges=window.edges[0] + every * (window.edges - window.edges[0]))
+    assert bursts.is_crowd(wide, 2, 2.9) is crowd
+
+
+def test_uncached_prompts_of_a_crowd_are_a_burst(scenes):
+    """The rank finds nothing in its cache: with as many requests as its peers it lost it, with three times as many they came there."""
+    lost, past = scenes["prefix_cache_skew"], scenes["healthy"].window()
+    many = replace(
+        lost, running=tuple(24.0 if r == 2 else 8.0 for r in range(64)), length=tuple(2000.0 if r == 2 else 6000.0 for r in range(64))
+    )
+    for plain, cause in ((lost, "prefix_cache_skew"), (many, "burst_misrouted")):
+        window = plain.window()
+        wide = replace(window, edges=window.edges[0] + 5.0 * (window.edges - window.edges[0]))
+        found = {o.rule: o.outcome for o in diagnose(wide, past).outcomes}
+        assert isinstance(found[cause], Finding), cause
+        assert sum(isinstance(found[c], Finding) for c in ("prefix_cache_skew", "burst_misrouted")) == 1
+    assert "too far apart" in found["burst_misrouted"].summary
+
+
 def test_a_burst_is_held_against_bursts_not_against_long_prompts(scenes):
     """A past in which another rank computed long prompts says nothing against requests that come at once; one with such a burst does."""
     sick = scenes["burst_misrouted"].window()
