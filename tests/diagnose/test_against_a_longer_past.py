@@ -80,7 +80,9 @@ def test_uncached_prompts_of_a_crowd_are_a_burst(scenes):
         found = {o.rule: o.outcome for o in diagnose(wide, past).outcomes}
         assert isinstance(found[cause], Finding), cause
         assert sum(isinstance(found[c], Finding) for c in ("prefix_cache_skew", "burst_misrouted")) == 1
-    assert "too far apart" in found["burst_misrouted"].summary
+    said = found["burst_misrouted"]
+    assert isinstance(said, Finding)
+    assert "too far apart" in said.summary
 
 
 def test_a_burst_is_held_against_bursts_not_against_long_prompts(scenes):
