@@ -27,8 +27,8 @@ moves by a twentieth at most."""
 
 
 class Record(msgspec.Struct, frozen=True):
-    """How one rule did: `shift` of the log odds against all rules together, `ceiling` what as many runs prove at
-    best, of how many `runs`."""
+    """How one rule did: `shift` of the log odds against all rules together, `ceiling` what as many runs leave
+    to believe at best, of how many `runs`."""
 
     shift: float
     ceiling: float
@@ -70,7 +70,7 @@ def calibration() -> Calibration:
 
 
 def calibrated(stated: float, rule: str) -> float:
-    """The share of `rule`'s verdicts stated so that was right, 0..1; it rises with what is stated, to at most what the runs prove."""
+    """The share of `rule`'s verdicts stated so that was right, 0..1; it rises with what is stated, at most to the ceiling."""
     return calibration().of(stated, rule)
 
 

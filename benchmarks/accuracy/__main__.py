@@ -26,9 +26,10 @@ ROOT = Path(__file__).parents[2]
 QUICK_PRESETS = 1
 RANK_DAYS = 4.0  # what makes the whole command about ten minutes of one core
 CALIBRATION_SEEDS = 3  # of the tuning seeds, each on two of the six kinds of traffic; about ten minutes of one core
-MORE = 3
-"""Times as many seeds whose runs are looked at in full only. A confidence is at most what a rule's own runs prove: 18 without a fault prove
-.86, and a rule that is never wrong would say so little; 54 prove .94."""
+MORE = 2
+"""Times as many seeds, with the others looked at in full only: a confidence is at most what a rule's own runs leave to believe, and 36
+without a fault leave more than 18 do."""
+
 
 Task = tuple[Spec, work.Depth]
 
@@ -168,7 +169,7 @@ def main() -> None:
         "--calibration-seeds",
         type=int,
         default=CALIBRATION_SEEDS,
-        help=f"of the {len(plan.TUNING)} tuning seeds; {MORE - 1} times as many are added without ablations, as far as there are",
+        help=f"of the {len(plan.TUNING)} tuning seeds; as many again are looked at without ablations, as far as there are",
     )
     parser.add_argument("--write", action="store_true", help="renew docs/accuracy.md")
     asked = parser.parse_args()

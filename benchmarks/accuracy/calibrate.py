@@ -3,7 +3,9 @@
 Every verdict of a tuning run counts: with all signals, without a past, and with less read, so that what is stated with little confidence
 is in the sample too. The map is the isotonic regression of being right on the stated confidence, in which every rule counts alike,
 falling to 0 below the least that was ever stated, and for each rule a shift of its log odds, drawn towards none for a rule that spoke
-seldom. No figure is above the lower end of Wilson's interval of a record without a fault: what so many runs can prove at best.
+seldom. No figure is above the rule of succession's for a record without a fault: (n + 1) / (n + 2) after n runs, the mean of what such a
+record leaves to believe. It stays below what was seen; the lower end of an interval stayed so far below that what is right claimed to be
+wrong once in five times.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from scipy.optimize import isotonic_regression
 from benchmarks.accuracy.headline import sure_and_right
 from benchmarks.accuracy.judge import NO_NEWS, Judged, right
 from benchmarks.accuracy.observe import Said
-from benchmarks.accuracy.stats import Z, ece, reliability, wilson
+from benchmarks.accuracy.stats import ece, reliability, wilson
 from benchmarks.accuracy.tables import table
 from diagnose.confidence import Calibration, Record
 from diagnose.model import Class
@@ -52,7 +54,7 @@ def fit(runs: Sequence[Judged], made_by: str, seeds: str) -> Calibration:
         verdicts=len(pairs),
         stated=stated,
         calibrated=curve,
-        ceiling=_ceiling(PRIOR),
+        ceiling=_ceiling(0),
         rules={rule: _record([r for r in named if r.observed.main.cause == rule], stated, curve) for rule in _speakers(named)},
         healthy=round(healthy, 3),
         healthy_verdicts=n,
@@ -63,15 +65,15 @@ def _speakers(named: Sequence[Judged]) -> list[str]:
     return sorted({str(run.observed.main.cause) for run in named})
 
 
-def _ceiling(runs: float) -> float:
-    """What so many runs prove when all of them are right: the lower end of Wilson's interval."""
-    return math.floor(1e4 * runs / (runs + Z * Z)) / 1e4
+def _ceiling(runs: int) -> float:
+    """What so many runs leave to believe when all of them are right; even odds for a rule that never spoke."""
+    return math.floor(1e4 * (runs + 1) / (runs + 2)) / 1e4
 
 
 def _record(named: Sequence[Judged], stated: Sequence[float], curve: Sequence[float]) -> Record:
     expected = float(np.mean([np.interp(run.observed.main.raw, stated, curve) for run in named]))
     found = (sum(right(run.observed.main, run.truths) for run in named) + PRIOR * expected) / (len(named) + PRIOR)
-    return Record(round(_logit(found) - _logit(expected), 3), _ceiling(len(named) + PRIOR), len(named))
+    return Record(round(_logit(found) - _logit(expected), 3), _ceiling(len(named)), len(named))
 
 
 def _logit(p: float) -> float:
