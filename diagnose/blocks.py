@@ -8,6 +8,10 @@ from collector.model import FloatArray, Window, once_a_window
 from diagnose import sums
 from diagnose.lockstep import BLOCK_S
 
+SPEAKS = 4
+"""Stretches of a past, as long as the window, from which the least that any rank had in them is what the traffic does at the least: in 3
+stretches of ten seconds two of 96 healthy windows (rag) found less in their caches by 0.3, in 4 of thirty none of 576 (six traffics)."""
+
 
 def count(window: Window, seconds: float = BLOCK_S) -> int:
     """Blocks of at least `seconds` in a window, at least one and at most its intervals."""

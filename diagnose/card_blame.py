@@ -26,6 +26,10 @@ UNPRICED = 0.6
 FELL = 0.10
 """Fall of expert balancedness from which the experts share the blame: healthy windows differ by 0.011 (healthy_spread.py)."""
 
+OPEN = 2.0
+"""Times what is blamed that the price of a new sign may reach before it counts as open instead of nothing: its range is two standard errors
+wide, so a price of nothing that is known as well as healthy windows show it (errors of 0.01 to 0.03) stays below 0.06."""
+
 _PARTLY = "part of what a failing card would say is not read"
 
 
@@ -85,6 +89,9 @@ def judge(
         if any(sign.dated for sign in new):
             return _unpriced(case, new, weakened)
         return NoData(weakened, _PARTLY) if weakened else _costless(new, "since when is not known")
+    if price.whole < limit.share <= price.share.high / OPEN:
+        said = "; ".join(dict.fromkeys(sign.evidence.what for sign in new[:4]))
+        return NoData(weakened, f"{said}, and what it costs is open: {price.whole:.1%} of step time, up to {price.share.high:.0%}")
     if price.whole < limit.share:
         return _costless(new, f"and steps take what they did: {price.whole:.1%} is unexplained")
     sure = confidence(price.whole, limit.share, missing=len(weakened) + (not price.alone) + (price.share.low < 0))

@@ -93,7 +93,10 @@ def lone_prefill(case: Case, limit: Limits) -> LonePrefill | Healthy | NoData:
     before = None if past is None else _most_uneven(past, case.window.end - case.window.start)
     # where all ranks prefill much, none can prefill several times as long as its peers: then the past is the measure
     new = float("inf") if before is None else limit.usual * before
-    alone = busy >= limit.lead * usual or (busy >= limit.ahead * usual and busy - lockstep.average(load.busy) >= new)
+    uneven = busy - lockstep.average(load.busy)
+    alone = busy >= limit.lead * usual or (busy >= limit.ahead * usual and uneven >= new)
+    if before is not None:
+        alone = alone or (busy >= limit.beyond * usual and uneven >= limit.far * before)
     if load.lost.mid < limit.share or not alone:
         return Healthy(f"the rank that prefills most spends {busy:.0%} of its time on it, its peers {usual:.0%}")
     reason = prefill.why(case.window, row, limit)
@@ -102,6 +105,16 @@ def lone_prefill(case: Case, limit: Limits) -> LonePrefill | Healthy | NoData:
     return LonePrefill(
         row, busy, usual, load, reason, load.persistence(limit, new), before, worst, _grown(case), brief, case.window.missing(*CONFIRMS)
     )
+
+
+def apart(case: Case) -> float:
+    """How many times as far the busiest rank prefills above the mean as any did in a stretch of the past as long; 0 without a past, and
+    where levelling it would give back too little to be blamed."""
+    load, past = case.prefill_load, case.baseline
+    before = None if past is None else _most_uneven(past, case.window.end - case.window.start)
+    if load is None or before is None or load.lost.mid < prefill.THRESHOLDS["share"].value:
+        return 0.0
+    return (float(load.busy[load.leader]) - lockstep.average(load.busy)) / max(before, lockstep.LEAST_RATE)
 
 
 @once_a_window

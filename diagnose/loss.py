@@ -6,9 +6,13 @@ from itertools import pairwise
 
 import numpy as np
 
+from collector import signals
 from collector.model import Window, once_a_window
 from diagnose import blocks, change
 from diagnose.case import Case
+
+_PRICES = (signals.DECODE_TIME, signals.DECODE_STEPS, signals.STEPS_ACTIVE, signals.STEPS_IDLE)
+"""What tells how much longer than a decode step a prefill step takes."""
 
 
 def measured(case: Case) -> float | None:
@@ -26,9 +30,10 @@ def measured(case: Case) -> float | None:
 def usual(case: Case) -> float:
     """The most that a stretch of the healthy past, as long as the window, lost: agents' prompts lose a sixth without a fault.
 
-    0 without a past, or where what uneven prefill costs is not known: what cannot be measured clears nothing."""
+    0 without a past, or where what prices uneven prefill was not read: what cannot be measured clears nothing. A rank that hardly decodes
+    beside its prompts shows no price either, in the past as now."""
     past, load = case.baseline, case.prefill_load
-    if past is None or (load is not None and load.lost.low <= 0.0 < load.lost.mid):
+    if past is None or (load is not None and load.lost.low <= 0.0 < load.lost.mid and case.window.missing(*_PRICES)):
         return 0.0
     return _worst(past, case.window.end - case.window.start)
 

@@ -36,6 +36,16 @@ THRESHOLDS = {
         "x the peers' prefill time, where the past was more even",
         "ranks that a burst of the traffic itself reaches first or leaves last prefilled up to 1.9 times as long; faults 2.04 and more",
     ),
+    "beyond": Threshold(
+        1.4,
+        "x the peers' prefill time, where it is `far` from the past",
+        "while every rank prefills half of the time, one that does nothing else has 1.9 times its peers (long prompts, the daily wave)",
+    ),
+    "far": Threshold(
+        4.0,
+        "x the past's most uneven prefill",
+        "healthy windows of 30 s with 1.4 to 2 times the peers' prefill had up to 3.6 (bursty, 96), of other traffics 2.3; faults 3.9 to 7",
+    ),
     "agreement": Threshold(
         0.75,
         "of the window's blocks",
@@ -69,7 +79,10 @@ THRESHOLDS = {
         "a fifth of what the window must lose: faults lost at least 0.02 in each block, blocks without a prompt lose 0",
     ),
     "hit": Threshold(
-        0.3, "of prompt tokens", "healthy ranks fall at most 0.025 below their peers (healthy_spread.py); a lost cache fell 0.5 to 1"
+        0.3,
+        "of prompt tokens",
+        "healthy ranks fall at most 0.025 below their peers (healthy_spread.py); a lost cache fell 0.5 to 1. Below the least of any rank in"
+        " two minutes of past, agents' new conversations fall by up to 0.29 (96 windows of 30 s), a lost cache 0.31 to 0.97 elsewhere",
     ),
     "swing": Threshold(
         2.9,
@@ -133,6 +146,18 @@ def prompt_tokens(window: Window) -> tuple[FloatArray, FloatArray]:
     return np.where(some, cached / np.where(some, tokens, 1.0), np.nan), tokens
 
 
+@once_a_window
+def lowest_hit(past: Window, seconds: float) -> float | None:
+    """The least share of its prompt tokens that any rank found cached in stretches of at least `seconds`; None for a past too short to say,
+    or if none was counted."""
+    if blocks.count(past, seconds) < blocks.SPEAKS:
+        return None
+    cached, computed = (blocks.means(past, name, seconds) for name in (signals.CACHED_TOKENS, signals.PREFILL_TOKENS))
+    tokens = cached + computed
+    some = np.isfinite(tokens) & (tokens > lockstep.LEAST_RATE)
+    return float((cached[some] / tokens[some]).min()) if some.any() else None
+
+
 class Why(Enum):
     """Why a rank prefills: each is one rule's, so that exactly one of them speaks."""
 
@@ -156,7 +181,9 @@ def why(window: Window, row: int, limit: Limits) -> Why:
         return Why.BURST
     hit, tokens = prompt_tokens(window)
     lower = hit[row] < lockstep.peers_median(hit)[row] - limit.hit
-    return Why.UNCACHED if lower and tokens[row] <= limit.more * lockstep.peers_median(tokens)[row] else Why.NEW
+    if not lower or not tokens[row] <= limit.more * lockstep.peers_median(tokens)[row]:
+        return Why.NEW
+    return Why.BURST if bursts.is_crowd(window, row, limit.swing) else Why.UNCACHED  # who loses a cache holds its requests hardly longer
 
 
 def _stretch(window: Window, leader: int, busy: float) -> tuple[float, float, float]:

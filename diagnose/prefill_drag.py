@@ -64,6 +64,12 @@ THRESHOLDS = {
     "lead": Threshold(
         2.5, "x the peers' prefill time", "the limit from which it is one rank's doing; prompts dealt to all in turn gave at most 1.86"
     ),
+    "apart": Threshold(
+        2.5,
+        "x the past's most uneven prefill",
+        "prompts dealt to all in turn, where they cost by being uneven, left a rank at most 0.9 times as far above as before (seeds 0"
+        " to 2, six traffics), long prompts on one that were taken for such 3.9 and 7",
+    ),
     "alone": Threshold(
         0.30,
         "of step time, without a past",

@@ -13,6 +13,9 @@ EVERY = 15.0
 SLOW_WINDOW = 60.0
 """Seconds read at that cadence: four scrapes."""
 
+METRICS = frozenset({Source.SGLANG_METRICS, Source.VLLM_METRICS})
+"""What is read of an engine's /metrics, the page that costs it most."""
+
 _OPTIONAL = tuple(name for name, signal in signals.CATALOGUE.items() if signal.optional)
 
 
@@ -38,6 +41,12 @@ def thinned(pages: Sequence[Page], every: float = EVERY) -> list[Page]:
     for page in pages:
         kept.setdefault((page.node, page.source, int(page.arrived // every)), page)
     return list(kept.values())
+
+
+def metrics_each(pages: Sequence[Page], every: float) -> list[Page]:
+    """All pages but those of /metrics, and of these the first of each node in every period."""
+    kept = {id(page) for page in thinned([page for page in pages if page.source in METRICS], every)}
+    return [page for page in pages if page.source not in METRICS or id(page) in kept]
 
 
 def _no_loads(pages: Sequence[Page]) -> list[Page]:

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 from benchmarks.accuracy.headline import sure_and_right
-from benchmarks.accuracy.judge import Judged, right
+from benchmarks.accuracy.judge import NO_NEWS, Judged, right
 from benchmarks.accuracy.observe import Said
 from benchmarks.accuracy.stats import Z, ece, reliability, wilson
 from benchmarks.accuracy.tables import table
@@ -33,7 +33,7 @@ BIN = 40
 def everything_said(run: Judged) -> list[Said]:
     """All verdicts of a run that was asked without signals too."""
     seen = run.observed
-    return [seen.main, *((seen.no_past,) if seen.no_past else ()), *seen.ablated.values()]
+    return [seen.main, *(one for one in (seen.brief, seen.no_past) if one), *seen.ablated.values()]
 
 
 def fit(runs: Sequence[Judged], made_by: str, seeds: str) -> Calibration:
@@ -98,7 +98,7 @@ def _isotonic(said: Sequence[tuple[float, bool, str]]) -> tuple[tuple[float, ...
 def _healthy(runs: Sequence[Judged]) -> tuple[float, int]:
     """How often `healthy` is right if every second window has a fault: cautiously, with the ends of both intervals that lower it."""
     calm = [r.observed.main.klass == Class.HEALTHY.value for r in runs if not r.truths]
-    ill = [r.observed.main.klass == Class.HEALTHY.value for r in runs if any(t.tells != "hidden" for t in r.truths)]
+    ill = [r.observed.main.klass == Class.HEALTHY.value for r in runs if any(t.tells not in NO_NEWS for t in r.truths)]
     said, missed = wilson(sum(calm), len(calm)), wilson(sum(ill), len(ill))
     low = said.low / (said.low + missed.high) if calm and ill and said.low else 0.5
     return (low if math.isfinite(low) else 0.5), sum(calm) + sum(ill)

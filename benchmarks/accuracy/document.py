@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from benchmarks.accuracy.ablate import ABLATIONS
 from benchmarks.accuracy.goals import Goal
-from benchmarks.accuracy.headline import Headline, Reading, headline
+from benchmarks.accuracy.headline import Headline, Reading, brief_of, headline
 from benchmarks.accuracy.judge import Judged
 from benchmarks.accuracy.observe import Said
 from benchmarks.accuracy.tables import table
@@ -46,7 +46,7 @@ def document(head: str, goals: Sequence[Goal], sections: Sequence[tuple[str, str
 def ablation_section(runs: Sequence[Judged]) -> str:
     """The headline again with less read, on the runs that were asked so."""
     some = [r for r in runs if r.observed.ablated]
-    rows = [_row("everything", headline(some))]
+    rows = [_row("everything", headline(some)), _row("ten seconds, half a minute of past", headline(some, brief_of))]
     rows += [_row(a.name, headline(some, _without(a.name))) for a in ABLATIONS]
     rows.append(_row("no healthy past", headline(some, lambda r: r.observed.no_past)))
     return (

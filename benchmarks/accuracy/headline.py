@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.accuracy.judge import Judged, blames, cause_right, class_right, ranks_right, right
+from benchmarks.accuracy.judge import NO_NEWS, Judged, blames, cause_right, class_right, ranks_right, right
 from benchmarks.accuracy.observe import Said
 from benchmarks.accuracy.stats import Interval, bootstrap, macro_f1, wilson
 
@@ -15,8 +15,13 @@ SURE = 0.8
 
 
 def main_of(run: Judged) -> Said:
-    """The verdict with everything read."""
+    """The verdict of the service, with everything read."""
     return run.observed.main
+
+
+def brief_of(run: Judged) -> Said | None:
+    """The verdict of a live look."""
+    return run.observed.brief
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,7 @@ def headline(runs: Iterable[Judged], read: Reading = main_of, *, all_in: bool = 
 
 
 def _counts(run: Judged, all_in: bool) -> bool:
-    return run.truth.tells == "metrics" or (all_in and run.truth.tells in {"card", "hidden"})
+    return run.truth.tells == "metrics" or (all_in and run.truth.tells in {"card", *NO_NEWS})
 
 
 def sure_and_right(runs: Sequence[Judged], read: Reading = main_of) -> list[tuple[float, float, bool]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.accuracy.effect import MARGIN
 from benchmarks.accuracy.observe import Observed, Said
 from benchmarks.accuracy.plan import Spec
 from collector import signals
@@ -17,13 +18,18 @@ CARD = ("gpu_throttled", "gpu_degraded", "link_degraded", "dispatch_skew")
 HIDDEN_RISE = 1.05
 """Overlap hides a late host whose step time rises by less: it costs nothing, and blaming it would be a false alarm. The limit is the size
 from which rules blame a cause."""
+TOLD_BY_AGE = ("stale_ledger",)
+"""Faults that are an age of what others act on, and need not show in any figure of `effect` to be there."""
+NO_NEWS = frozenset({"hidden", "none"})
+"""Truths of which `healthy` is the right word."""
 BLAMED = (Class.SINGLE_POINT.value, Class.LOAD.value, Class.STRUCTURAL.value, Class.OUTSIDE.value)
 
 
 @dataclass(frozen=True, slots=True)
 class Truth:
     """One injected fault. `tells`: `metrics` an engine's pages can show it; `card` only hardware evidence can, and there was none;
-    `hidden` a host fault that costs nothing; `group` nothing can name it, insufficient evidence is the answer."""
+    `hidden` a host fault that costs nothing; `none` a fault of load or layout that did nothing under this traffic; `group` nothing can
+    name it, insufficient evidence is the answer."""
 
     fault: str
     klass: str
@@ -73,6 +79,8 @@ def _truth(label: labels.Label, observed: Observed) -> Truth:
         tells = "metrics" if rule is not None and _read(rule, observed.signals) else "card"
     elif klass == Class.SINGLE_POINT.value and observed.rise < HIDDEN_RISE:
         tells = "hidden"
+    elif klass != Class.SINGLE_POINT.value and label.fault not in TOLD_BY_AGE and observed.moved < MARGIN:
+        tells = "none"
     else:
         tells = "metrics"
     return Truth(label.fault, klass, ranks, label.severity, tells)
@@ -110,7 +118,7 @@ def right(said: Said, truths: tuple[Truth, ...]) -> bool:
     For `healthy`, that nothing was wrong or that it costs nothing; for a slow group of unknown cause, that the cause cannot be told.
     """
     if said.klass == Class.HEALTHY.value:
-        return all(t.tells == "hidden" for t in truths)
+        return all(t.tells in NO_NEWS for t in truths)
     if said.klass == Class.INSUFFICIENT.value:
         return bool(truths) and all(t.tells in {"card", "group"} for t in truths)
     return any(

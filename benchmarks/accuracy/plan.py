@@ -20,9 +20,10 @@ TUNING = range(22)
 TEST = 100
 """The first seed that no number of the product was chosen on."""
 
-ONSET = 60.0
+ONSET = 150.0  # s: the service's two minutes of past after a warm-up
 STARTED = 2.0  # s: a fault "from the start" begins when the engine has taken a step
 LASTS = 70.0  # s: four scrapes at 15 s, and a window after them
+FROM_START = 58.0  # s that such a fault lasts: what the service looks at, after the warm-up
 RANKS = 8
 SEVERITIES = (0.6, 1.0)
 FAINT = (0.15, 0.3)
@@ -70,7 +71,7 @@ def single(
                     if preset not in under or share < least:
                         continue
                     rank = None if fault.whole_group else seed % RANKS
-                    until = LASTS if onset else 45.0
+                    until = LASTS if onset else FROM_START
                     planned = Scheduled(fault.id, rank, max(onset, STARTED), until, fault.severity * share)
                     yield Spec(group, fault.id, preset, seed, (planned,), onset, onset + until)
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmarks.accuracy import plan
+from benchmarks.accuracy.effect import Facts
 from benchmarks.accuracy.judge import Judged, judge, onset
-from benchmarks.accuracy.observe import Look, Replay, observe, step_time
+from benchmarks.accuracy.observe import Look, feels, observe, serving
 from benchmarks.accuracy.plan import Spec
 from benchmarks.accuracy.runs import Made, RefusedError, make
 from collector.capture import read_capture
@@ -48,18 +49,18 @@ def one(task: tuple[Spec, Depth], folder: Path) -> Judged | str:
 
 
 @cache
-def _usual(twin: Spec, folder: Path) -> float | None:
-    """The step time of a healthy twin."""
+def _usual(twin: Spec, folder: Path) -> Facts:
+    """What a healthy twin does."""
     pages = list(read_capture(make(twin, folder).capture))
-    return step_time(Replay(pages, pages[0].arrived, twin.length), Look(_moment(twin), twin.length))
+    return feels(serving(pages, twin.length), Look(_moment(twin), twin.length))
 
 
 def _moment(spec: Spec) -> float:
     return spec.onset if spec.has_past else WARM_UP
 
 
-def look_at(spec: Spec, depth: Depth, made: Made, usual: float | None = None) -> Judged:
-    """A capture observed, then its labels read. `usual`: its step time without the fault, s."""
+def look_at(spec: Spec, depth: Depth, made: Made, usual: Facts | None = None) -> Judged:
+    """A capture observed, then its labels read. `usual`: what the engine does without the fault."""
     pages = list(read_capture(made.capture))
     moment = _moment(spec) if spec.real is None else onset(made.labels) - pages[0].arrived
     length = min(spec.length, pages[-1].arrived - pages[0].arrived)

@@ -41,14 +41,16 @@ def burst_misrouted(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     if found.reason is not Why.BURST or came is None:
         swing = "an unknown number of" if came is None else f"{came.swing:.0f}"
         return Healthy(f"the rank that prefills most {found.reason.value}; its requests swing by {swing} against its peers'")
-    if (calm := found.as_before(limit)) is not None:
+    # requests that come at once are seen by their number: how uneven the past's prefill was says nothing against it, its own bursts do
+    past, calm = case.baseline, found.as_before(limit)
+    if calm is not None and past is not None and bursts.on_any(past, limit.swing, limit.taken):
         return calm
     rank = case.window.ranks[found.row]
     return Finding(
         ranks=(rank,),
         share=found.load.lost,
         confidence=confidence(found.load.lost.mid, limit.share, missing=len(found.weakened_by)),
-        summary=f"requests come to rank {rank} at once: it holds up to {came.peak:.0f}, its peers {came.peers:.0f} then, and falls back",
+        summary=_summary(rank, came, seen=bursts.is_burst(came, limit.swing, limit.taken)),
         evidence=(
             Evidence(
                 signal=signals.RUNNING,
@@ -75,3 +77,10 @@ def burst_misrouted(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         weakened_by=found.weakened_by,
         severity=found.severity,
     )
+
+
+def _summary(rank: int, came: bursts.Burst, *, seen: bool) -> str:
+    holds = f"it holds up to {came.peak:.0f}, its peers {came.peers:.0f} then"
+    if seen:
+        return f"requests come to rank {rank} at once: {holds}, and falls back"
+    return f"requests with prompts that nobody has cached come to rank {rank}: {holds}; pages too far apart to see if they come at once"

@@ -72,7 +72,9 @@ def expert_hotspot(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return Healthy(f"expert balancedness is {level:.2f} (1 is level)")
     share = _share(case, level)
     if share.mid < limit.share:
-        return Healthy(f"expert balancedness is {level:.2f}, but the step time shows no cost: {share.mid:.1%} unexplained")
+        said = f"expert balancedness is {level:.2f}, but the step time shows no cost: {share.mid:.1%} unexplained"
+        # experts that uneven cost something: where the range leaves room for twice what is blamed, how much is open
+        return NoData((), f"{said}, up to {share.high:.0%} left open") if share.high >= 2.0 * limit.share else Healthy(said)
     weakened = case.window.missing(
         signals.EXPERT_LOAD, signals.ATTENTION_TOKENS, signals.RECV_WAIT, signals.RESIDENT_TOKENS, signals.DECODE_STEPS
     )

@@ -81,11 +81,11 @@ def graph_fallback(case: Case, limit: Limits) -> Finding | Healthy | NoData:
 
 def _still(case: Case, limit: Limits) -> bool:
     """Whether the last third of the window shows it too, if by half as much: between two scrapes that are far apart a group may fall idle,
-    and then passes of the time before stand beside steps of the time after."""
+    and then passes of the time before stand beside steps of the time after. Prompts that touch nearly all passes leave nothing to show."""
     count = len(case.window.edges) - 1
     end = change.columns(case.window, 2 * count // 3, count)
     eager, touched = graphs.eager_share(end), graphs.prefill_expected(end)
-    return eager is None or touched is None or eager - touched >= limit.unexplained / 2
+    return eager is None or touched is None or touched > 1.0 - limit.unexplained or eager - touched >= limit.unexplained / 2
 
 
 def _bounded(share: Share) -> Share:

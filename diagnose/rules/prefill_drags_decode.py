@@ -67,6 +67,8 @@ def prefill_drags_decode(case: Case, limit: Limits) -> Finding | Healthy | NoDat
             return Healthy(more)
         if _one_ranks(case):
             return Healthy(f"{more}; most of it is one rank's")
+        if (far := lone_prefill.apart(case)) >= limit.apart:
+            return NoData((), f"{more}, but one rank prefills {far:.1f} times as far above the mean as any did: it may be its prompts")
         if not grown.each >= limit.each:
             why = f"{more}, with requests as long as ever: a burst of them, or a load that stays; read for longer"
             return NoData(window.missing(signals.FIRST_TOKENS), why)

@@ -15,7 +15,7 @@ from collector.model import Clock
 from diagnose import lockstep, lone_prefill, own_prefill, sums
 from diagnose.confidence import confidence
 from diagnose.model import Class, Evidence, Finding, Healthy, NoData, Severity
-from diagnose.prefill import THRESHOLDS, Why, prompt_tokens
+from diagnose.prefill import THRESHOLDS, Why, lowest_hit, prompt_tokens
 from diagnose.rules import Limits, rule
 
 if TYPE_CHECKING:
@@ -45,7 +45,10 @@ def prefix_cache_skew(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return Healthy(f"the rank that prefills most finds {hit[row]:.0%} of its prompts cached, its peers {peers[row]:.0%}")
     if found.reason is not Why.UNCACHED:
         return Healthy(f"the rank that prefills most {found.reason.value}")
-    if (calm := found.passing(limit)) is not None:
+    lowest = None if case.baseline is None else lowest_hit(case.baseline, case.window.end - case.window.start)
+    # prompts that no rank of the past found so seldom cached are news, however unevenly prompts fall by themselves
+    news = lowest is not None and hit[row] < lowest - limit.hit and found.persistence >= limit.some
+    if not news and (calm := found.passing(limit)) is not None:
         return calm
     rank = case.window.ranks[row]
     return Finding(

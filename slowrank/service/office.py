@@ -19,7 +19,7 @@ from diagnose.alerts.receiver import Receiver
 from diagnose.alerts.routing import Route
 from diagnose.alerts.sender import Sender
 from diagnose.incident import Incident, Policy, State
-from diagnose.model import EngineDiagnosis
+from diagnose.model import EngineDiagnosis, Severity
 
 Labels = Callable[[str], tuple[tuple[str, str], ...]]
 
@@ -79,9 +79,11 @@ class Office:
                 await self._task
 
     def hear(self, diagnosis: EngineDiagnosis) -> frozenset[State]:
-        """Work a verdict in; the states of the engine's open incidents afterwards."""
+        """Work a verdict in; the states of the engine's open incidents afterwards, of all that are more than notes."""
         self.desk.hear(diagnosis)
-        return frozenset(i.state for i in self.desk.incidents if i.engine == diagnosis.engine.id and i.open)
+        return frozenset(
+            i.state for i in self.desk.incidents if i.engine == diagnosis.engine.id and i.open and i.severity is not Severity.NOTE
+        )
 
     def open_incidents(self, engine: str | None = None) -> tuple[Incident, ...]:
         """Those that are there now, the newest first; of one engine or of all."""

@@ -16,7 +16,7 @@ from collector.model import Page, Window
 from diagnose import fleet
 from diagnose.engine import diagnose
 from diagnose.incident_model import State
-from diagnose.model import Class, EngineDiagnosis, NoData
+from diagnose.model import Class, EngineDiagnosis, NoData, Severity
 from slowrank.config.model import Diagnosis, Scrape
 from slowrank.discovery.spec import EngineSpec
 from slowrank.service.cadence import INFO, METRICS, Cadence
@@ -48,7 +48,7 @@ RULE_FAILED = "the rule failed: "
 
 
 class Hear(Protocol):
-    """Where verdicts go; the states of the engine's open incidents afterwards."""
+    """Where verdicts go; the states of the engine's open incidents afterwards, of all that are more than notes."""
 
     def __call__(self, diagnosis: EngineDiagnosis) -> frozenset[State]: ...
 
@@ -168,7 +168,13 @@ class Watch:
         self.look = Look(window, found)
         states = self._hear(found)
         self.cadence.suspected = State.SUSPECTED in states
-        self.past.note(window, healthy=found.verdict.klass is Class.HEALTHY, suspected=bool(states - {State.RESOLVED}))
+        self.past.note(
+            window,
+            healthy=found.verdict.klass is Class.HEALTHY,
+            noted=found.verdict.cause is not None and found.verdict.severity is Severity.NOTE,
+            open_=states,
+            reach=lambda seconds: self.intake.window(self.spec.name, seconds, end=window.end),
+        )
         await self._keep()
 
     async def _keep(self) -> None:

@@ -15,7 +15,7 @@ from workload import labels
 from workload.schedule import Scheduled
 
 ROOM = Path(accuracy.__path__[0])
-SHORT = plan.Spec("single", "context_length_skew", "chat", 100, (Scheduled("context_length_skew", 4, 30.0, 30.0, 1.0),), 30.0, 60.0)
+SHORT = plan.Spec("single", "context_length_skew", "chat", 100, (Scheduled("context_length_skew", 4, 150.0, 50.0, 1.0),), 150.0, 200.0)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def test_a_diagnosis_needs_no_label_file(made, monkeypatch):
     def refuse(path):
         raise AssertionError(f"the diagnosing half opened {path}")
 
-    pages, look = list(read_capture(made.capture)), Look(30.0, 60.0, ablate=True)
+    pages, look = list(read_capture(made.capture)), Look(150.0, 200.0, ablate=True)
     with_labels = observe(pages, look)
     monkeypatch.setattr(labels, "read", refuse)
     hidden = made.labels.rename(made.labels.with_suffix(".away"))
@@ -50,7 +50,7 @@ def test_only_the_judge_knows_the_label_reader():
     """No other module of the benchmark imports it, and what observes imports nothing of the workload."""
     readers = {path.stem for path in ROOM.glob("*.py") if any(name.startswith("workload.labels") for name in _imports(path.stem))}
     assert readers == {"judge"}
-    for module in ("observe", "ablate", "field"):
+    for module in ("observe", "ablate", "effect", "field"):
         assert not any(name.startswith("workload") for name in _imports(module)), module
 
 

@@ -78,6 +78,29 @@ def test_a_label_becomes_the_class_of_its_fault(tmp_path):
     assert not both.tellable
 
 
+def test_a_load_that_moved_nothing_has_no_effect(tmp_path):
+    """Within 2 % of its twin a load fault did nothing, and healthy is right; a late host, and a ledger that is too old, are there all the
+    same; where no twin was made nothing is let off."""
+    path = tmp_path / "labels"
+    observed = Observed(said("healthy"), 1.2, frozenset(), moved=0.01)
+    for fault, tells in (("kv_pressure", "none"), ("host_cpu_starved", "metrics"), ("stale_ledger", "metrics")):
+        labels.append(path, labels.Label(fault, 3, 1.0, 0.0, 1.0, (3,)))
+        assert judge(SPEC, path, observed).truths[-1].tells == tells
+    still = judge(SPEC, path, observed).truths[0]
+    assert right(said("healthy"), (still,))
+    for moved in (0.02, math.nan):
+        assert judge(SPEC, path, replace(observed, moved=moved)).truths[0].tells == "metrics"
+
+
+def test_what_had_no_effect_is_counted_apart():
+    """Of two faults one did nothing: the headline is of the other, and a line says which and what was said of it."""
+    idle = replace(LOAD, tells="none")
+    runs = [run(said("load", "context_length_skew"), LOAD), run(said("healthy"), idle)]
+    assert (headline(runs).cause.of, headline(runs, all_in=True).cause.of) == (1, 2)
+    line = next(goal for goal in goals.classes(runs) if "without effect" in goal.what)
+    assert line.measured == "1 (context_length_skew x1); healthy x1"
+
+
 def test_no_label_file_means_that_nothing_was_wrong(tmp_path):
     """A healthy run has no labels."""
     assert judge(SPEC, tmp_path / "none", Observed(said("healthy"), 1.0, frozenset())).truths == ()

@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from collector import signals
+from diagnose import over_past
 from diagnose.engine import diagnose
-from diagnose.model import Class, Finding, Healthy, NoData, Verdict
+from diagnose.model import Class, Finding, Healthy, NoData, Share, Verdict
+from diagnose.over_past import Excess
 from diagnose.rules import load
 from tests.diagnose.conftest import as_stated
 
@@ -49,6 +51,18 @@ def test_a_sign_that_costs_nothing_is_a_note(rule, plant, past):
     result = diagnose(plant(cards=True, **CARDS[rule]).window(), past)
     assert result.verdict.klass is Class.HEALTHY
     assert any("rank 3" in note.lower() and "unexplained" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("rule", sorted(CARDS))
+def test_a_new_sign_whose_price_is_wide_open_is_not_called_free(rule, plant, past, monkeypatch):
+    """An excess of 2 % that may be 12: prompts everywhere hide what the card costs, and that is no proof of nothing. At most 8 is."""
+    window = plant(cards=True, **CARDS[rule]).window()
+    for high, said in ((0.12, NoData), (0.08, Healthy)):
+        excess = Excess(Share(0.02, -0.08, high), 0.037, 0.038, 1.0, 0.0)
+        monkeypatch.setattr(over_past, "excess", lambda *_, excess=excess: excess)
+        found = outcome(rule, window, past)
+        assert isinstance(found, said)
+        assert "2.0%" in found.why
 
 
 @pytest.mark.parametrize("rule", sorted(CARDS))

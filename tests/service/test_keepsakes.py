@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import zlib
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -55,6 +56,10 @@ def file(keepsakes, tmp_path):
     return path
 
 
+def _as_it_is(kept, seconds):
+    return kept
+
+
 def test_a_past_is_the_same_after_a_restart(keepsakes, file):
     """To the last bit, what was not observed included; it serves at once, and until a newer one has grown old."""
     found = keepsakes.find("http://e:1")
@@ -62,7 +67,8 @@ def test_a_past_is_the_same_after_a_restart(keepsakes, file):
     past = Past(600.0, found)
     assert past.baseline(NOW) is found
     for end in range(0, 700, 10):
-        past.note(window(NOW + end), healthy=True, suspected=False)
+        newest = window(NOW + end)
+        past.note(newest, healthy=True, open_=frozenset(), reach=partial(_as_it_is, newest))
     newer = past.baseline(NOW + 700.0)
     assert newer is not None
     assert newer.end >= NOW

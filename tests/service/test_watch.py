@@ -88,15 +88,20 @@ def test_pages_are_booked_by_what_came_back():
     assert (pages.good, pages.error) == (100.5, "no answer")
 
 
-def window(end: float) -> Window:
-    return Window(Engine("e", "sglang"), np.array([end - 30.0, end]), (0,), {}, 1)
+def window(end: float, seconds: float = 30.0) -> Window:
+    return Window(Engine("e", "sglang"), np.array([end - seconds, end]), (0,), {}, 1)
+
+
+def noted(past: Past, end: float, *, healthy: bool, suspected: bool = False, confirmed: bool = False, note: bool = False) -> None:
+    states = frozenset({State.SUSPECTED} if suspected else {State.CONFIRMED} if confirmed else {State.RESOLVED})
+    past.note(window(end), healthy=healthy, noted=note, open_=states, reach=lambda seconds: window(end, seconds))
 
 
 def test_a_past_must_grow_old_before_it_serves():
     """Nothing for ten minutes, then a window that is at least that old, and never older than twice that while the engine is healthy."""
     past = Past(600.0)
     for end in range(0, 6000, 10):
-        past.note(window(end), healthy=True, suspected=False)
+        noted(past, end, healthy=True)
         serving = past.baseline(end)
         if end < 600:
             assert serving is None
@@ -105,26 +110,72 @@ def test_a_past_must_grow_old_before_it_serves():
             assert 600.0 <= end - serving.end <= 1200.0
 
 
-def test_windows_just_before_a_suspicion_never_serve():
+def test_windows_just_before_an_incident_never_serve():
     """They may hold the beginning of the fault. What was old enough before stays the measure for as long as it lasts."""
     past = Past(600.0)
     for end in range(0, 1000, 10):
-        past.note(window(end), healthy=True, suspected=False)
-    for end in range(1000, 5000, 10):
-        past.note(window(end), healthy=True, suspected=True)
+        noted(past, end, healthy=True)
+    for end in range(1000, 1050, 10):
+        noted(past, end, healthy=True, suspected=True)
+    for end in range(1050, 5000, 10):
+        noted(past, end, healthy=True, confirmed=True)
     serving = past.baseline(4990.0)
     assert serving is not None
-    assert 0 < serving.end <= 400.0
+    assert 0 < serving.end <= 450.0
+
+
+def test_a_suspicion_that_comes_to_nothing_drops_no_past():
+    """One window in twenty of agents is suspected, and none is confirmed: what grew old meanwhile serves, without a suspicion in it."""
+    past = Past(600.0)
+    for end in range(0, 3000, 10):
+        noted(past, end, healthy=end % 200 != 100, suspected=end % 200 == 100)
+        serving = past.baseline(end)
+        assert serving is None or not any(serving.start < at <= serving.end for at in range(100, 3000, 200))
+    assert serving is not None
+    assert serving.end >= 1500.0
+
+
+def test_a_past_reaches_back_to_the_last_suspicion_at_most():
+    """Two minutes, though verdicts look at half of one; 90 s after a suspicion ended, 90 s; never less than the verdict looked at, and no
+    window that overlaps a suspected one serves."""
+    past = Past(60.0)
+    noted(past, 1000.0, healthy=True, suspected=True)
+    noted(past, 1020.0, healthy=True)
+    assert past.baseline(1085.0) is None
+    lengths = {}
+    for end in (1090.0, 1160.0, 1300.0):
+        noted(past, end, healthy=True)
+        serving = past.baseline(end + 60.0)
+        assert serving is not None
+        assert serving.end == end
+        lengths[end] = end - serving.start
+    assert lengths == {1090.0: 90.0, 1160.0: 120.0, 1300.0: 120.0}
+
+
+def test_a_note_serves_until_there_is_a_past():
+    """Documents are prefilled in half of the steps, which without a past is noted in every window: the first of them is the past. Then
+    only health is: what is noted against a past is not its like."""
+    past = Past(60.0)
+    noted(past, 1000.0, healthy=False, note=True)
+    for end in range(1060, 1500, 10):
+        noted(past, end, healthy=False, note=True)
+        serving = past.baseline(end)
+        assert serving is not None
+        assert serving.end <= 1060.0
+    noted(past, 1500.0, healthy=True)
+    newer = past.baseline(1560.0)
+    assert newer is not None
+    assert newer.end == 1500.0
 
 
 def test_what_is_not_healthy_never_serves():
     """An engine that is never healthy has no past, and the candidates are few."""
     past = Past(60.0)
     for end in range(0, 1000, 10):
-        past.note(window(end), healthy=False, suspected=False)
+        noted(past, end, healthy=False)
     assert past.baseline(1000.0) is None
     for end in range(1000, 1100):
-        past.note(window(end), healthy=True, suspected=False)
+        noted(past, end, healthy=True)
     assert len(past._waiting) <= KEPT + 1
 
 

@@ -7,7 +7,8 @@ of the cards covers the host's work on the next one. Hosts that nothing disturbs
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from typing import NoReturn
 
 import numpy as np
 
@@ -40,16 +41,13 @@ class Engine:
         self._diary = self._blank(0)
         self._steps = 0
         self._base = 0.0  # begin of the next loop
-        self._launched = 0.0  # when all ranks had launched the last one's step
-        self._free: list[float] | None = None  # when each rank had, if something is disturbed
-        self._result: float | None = None  # when the result came that the last loop waited for
-        self._flying: float | None = None  # end of the step in flight
-        self._asked: Asked = []  # its batches that a scheduler has made
         self._frozen = False
         self._disturbed = False  # some process may be
         self._graphs = True  # every rank votes for them
         for rank in self.ranks:
             self.results.publish(self._diary, 0, rank, 0.0)
+        self._loops = self._work()
+        next(self._loops)
 
     def post(self, rank: int, message: Submit | Abort | RankOrder, now: float) -> None:
         """Sends a message to a rank's process."""
@@ -62,18 +60,10 @@ class Engine:
     def disturb(self) -> None:
         """Something was done to a process: one may be stopped from now on, or a group that was held up may go on."""
         self._disturbed = True
-        self._frozen = False
 
     def run(self, until: float) -> float:
         """Runs the loops that begin before `until`, but no further than to the end of a request. Returns the time that has come."""
-        finished = self.results.finished
-        while self._base < until and not self._frozen:
-            if self._diary.full:
-                self._turn_page()  # not before: by now all that was to happen until the end of its last loop has happened
-            self._work(until)
-            if finished:
-                return min(self._base, until)
-        return until
+        return self._loops.send(until)
 
     def close(self, now: float) -> None:
         """Hands over what has happened since the last full diary. The last thing to call."""
@@ -90,22 +80,35 @@ class Engine:
         diary, self._diary = self._diary, self._blank(self._diary.first + BLOCK)
         self._flush(diary, self._base, self._diary.hosts.begin[0])
 
-    def _work(self, until: float) -> None:
-        """The loops that begin before `until`, up to the diary's end, or to one that ends a request or cannot end.
+    def _work(self) -> Generator[float, float, NoReturn]:
+        """Loop after loop: told until when, it tells the time that has come. See `run`.
 
-        All of it in one function, with the state in its own variables: a second of simulation is tens of thousands of loops.
+        All of it in one function, which goes on where it was with the state in its own variables: a second of simulation is tens of
+        thousands of loops.
         """
-        diary, plan, results, width = self._diary, self._plan, self.results, self._width
-        base, launched, free, result, flying, asked = self._base, self._launched, self._free, self._result, self._flying, self._asked
-        ready, finished, row = diary.hosts.ready, results.finished, len(diary.base)
-        while row < BLOCK and base < until and not finished:
+        plan, results, finished, width = self._plan, self.results, self.results.finished, self._width
+        launched = 0.0  # when all ranks had launched the last loop's step
+        free: list[float] | None = None  # when each rank had, if something is disturbed
+        result: float | None = None  # when the result came that the last loop waited for
+        flying: float | None = None  # end of the step in flight
+        asked: Asked = []  # its batches that a scheduler has made
+        base, diary, ready, row = self._base, self._diary, self._diary.hosts.ready, 0
+        until = yield base
+        while True:
+            while base >= until or finished:
+                self._base = base
+                until = yield min(base, until)
+            if row == BLOCK:  # not before: by now all that was to happen until the end of its last loop has happened
+                self._base = base
+                self._turn_page()
+                diary, ready, row = self._diary, self._diary.hosts.ready, 0
             loop = diary.first + row
             if self._disturbed:
-                met = self._meet(row, base, free or [launched] * len(self.ranks), result)
-                if met is None:
-                    self._frozen = True
-                    break
+                while (met := self._meet(row, base, free or [launched] * len(self.ranks), result)) is None:
+                    self._base, self._frozen = base, True
+                    until = yield until
                 base, free = met
+                self._frozen = False
             else:
                 free = None
             was_launched, launched = launched, base + ready[row]
@@ -146,7 +149,6 @@ class Engine:
             elif loop >= results.publishes:
                 results.publish_due(diary, row, base)
             row += 1
-        self._base, self._launched, self._free, self._result, self._flying, self._asked = base, launched, free, result, flying, asked
 
     def _launch(self, diary: Diary, row: int, tokens: list[int], total: int, widest: int, pairs: list[int], extending: list[int]) -> float:
         """Seconds of the step on the cards. `total` and `widest` are the sum and the maximum of `tokens`."""
