@@ -19,8 +19,8 @@ from collector.model import Window
 from diagnose.incident_model import State
 
 KEPT = 2
-"""Candidates at a time: with one each half of the age, the past is never older than twice the age while the engine is healthy; and they, and
-the past that serves, take 27 KiB of memory per rank beside the 32 of the last minutes."""
+"""Candidates at a time: with one each half of the age, the past is never older than twice the age while the engine is healthy. They and
+the past that serves take 27 KiB of memory per rank beside the 32 of the last minutes."""
 
 REACH = 120.0
 """s that a candidate reaches back: four windows of half a minute. Of 414 windows with a fault 332 got its cause against 30 s of past and
