@@ -34,6 +34,18 @@ without a fault leave more than 18 do."""
 Task = tuple[Spec, work.Depth]
 
 
+IN_REAL_TIME = (
+    "context_length_skew",
+    "request_count_skew",
+    "long_prefill",
+    "host_cpu_starved",
+    "slow_rank",
+    "expert_hotspot",
+    "whole_group_slow",
+)
+"""Faults of each class, of those whose evidence is on an engine's own pages: what virtual time plays is held against real processes."""
+
+
 def tasks(first: int, seeds: int, presets: tuple[str, ...], severities: tuple[float, ...], *, quick: bool) -> list[Task]:
     """The test runs. At full severity every signal is removed in turn; half of these runs are read with less, a third are timed."""
     chosen = range(first, first + seeds)
@@ -53,8 +65,8 @@ def tasks(first: int, seeds: int, presets: tuple[str, ...], severities: tuple[fl
 
 
 def real_tasks(refused: list[str], seeds: int, device: DeviceKind) -> list[Task]:
-    """Runs with real processes: what virtual time refuses, and one fault of each class beside it."""
-    names = {text.partition(":")[0] for text in refused} | {"context_length_skew", "host_cpu_starved", "expert_hotspot"}
+    """Runs with real processes: what virtual time refuses, and faults of each class beside it."""
+    names = {text.partition(":")[0] for text in refused} | set(IN_REAL_TIME)
     wanted = plan.single(range(plan.TEST, plan.TEST + seeds), ("chat",), (1.0,), group="real")
     return [(plan.in_real_time(s, device), work.Depth(remove=True)) for s in wanted if s.about in names]
 
@@ -159,7 +171,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1, help="test seeds for each fault, severity and kind of traffic")
     parser.add_argument("--severities", type=_shares, default=plan.SEVERITIES, help="shares of full strength; 0.6,1 by default")
     parser.add_argument("--rank-days", type=float, help=f"of healthy load; {RANK_DAYS:g} by default")
-    parser.add_argument("--real-time", type=int, default=0, metavar="N", help="seeds of runs with real processes, two minutes each")
+    parser.add_argument("--real-time", type=int, default=0, metavar="N", help="seeds of runs with real processes, about ten minutes each")
     parser.add_argument("--device", choices=("virtual", "cpu", "cuda"), default="virtual", help="of the runs with real processes")
     parser.add_argument("--captures", type=Path, help="runs recorded elsewhere: the --cache of --real-time N --device cuda")
     parser.add_argument("--cache", type=Path, help="folder that keeps captures between runs; a temporary one by default")

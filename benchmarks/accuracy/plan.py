@@ -114,10 +114,10 @@ def twin(spec: Spec) -> Spec:
 
 
 def in_real_time(spec: Spec, device: DeviceKind) -> Spec:
-    """The same with real processes on a device, which come to rest sooner than a minute."""
+    """The same with real processes on a device, which come to rest sooner than a minute; a window of the service and no more."""
     (planned,) = spec.schedule
-    shorter = replace(planned, onset=40.0, duration=30.0)
-    return replace(spec, schedule=(shorter,), onset=40.0, length=70.0, real=device)
+    shorter = replace(planned, onset=40.0, duration=40.0)
+    return replace(spec, schedule=(shorter,), onset=40.0, length=80.0, real=device)
 
 
 def recorded(name: str) -> Spec:
