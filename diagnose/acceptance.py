@@ -63,7 +63,7 @@ def shortfall(window: Window) -> Shortfall | None:
     length = window.mean(signals.ACCEPT_LENGTH)
     if np.isfinite(length).sum() < 2 or not speculates(window):
         return None
-    row = int(np.nanargmin(length))
+    row = lockstep.highest(-length)
     peers = float(lockstep.peers_median(length)[row])
     return Shortfall(row, float(length[row]), peers, leads(-window.get(signals.ACCEPT_LENGTH), row))
 

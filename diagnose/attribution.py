@@ -154,7 +154,7 @@ def pair_load(window: Window, baseline: Window | None = None) -> PairLoad | None
         return None
     pairs = mean_pairs(window)
     used = tuple(s for s in (signals.ATTENTION_PAIRS, signals.RESIDENT_TOKENS) if window.has(s))
-    leader = int(np.nanargmax(pairs))
+    leader = lockstep.highest(pairs)
     step_time, cost = lockstep.cadence(window), pair_cost(window, baseline)
     lost = None
     if step_time and cost:

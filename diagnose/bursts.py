@@ -42,7 +42,7 @@ def burst(window: Window, row: int) -> Burst | None:
     known = np.isfinite(excess)
     if known.sum() < 2:
         return None
-    at = int(np.nanargmax(excess))
+    at = lockstep.highest(excess)
     level = lockstep.median(usual[known])
     swing = float(excess[known].max() - excess[known].min())
     together = held[:, known].sum(axis=0)  # a rank not observed now and then leaves it unknown then

@@ -25,7 +25,7 @@ class Case:
     baseline: Window | None = None
     twins: tuple[Window, ...] = ()  # of engines that serve the same, now
 
-    @property
+    @cached_property
     def long_enough(self) -> bool:
         """Whether the window can show that something persists."""
         return len(self.window.edges) > MIN_INTERVALS and self.window.end - self.window.start >= MIN_SECONDS

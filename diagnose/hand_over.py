@@ -35,7 +35,7 @@ def longest(window: Window, queue: str) -> tuple[str, int, float, float]:
     """The queue, the row on which it stands highest above the peers' median, its mean length there and theirs."""
     length = window.mean(queue)
     usual = sums.zeroed(lockstep.peers_median(length))
-    row = int(np.nanargmax(length - usual))
+    row = lockstep.highest(length - usual)
     return queue, row, float(length[row]), float(usual[row])
 
 

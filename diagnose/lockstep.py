@@ -8,6 +8,7 @@ exchange (sync wait), in a pattern that depends on which rank is late: only the 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 
 import numpy as np
 
@@ -102,6 +103,9 @@ def median(values: FloatArray) -> float:
 
 def average(values: FloatArray) -> float:
     """Mean of the finite ones of (n,) values; NaN when there is none."""
+    whole = float(np.add.reduce(values))
+    if isfinite(whole) and len(values):  # as nearly always
+        return whole / len(values)
     seen = np.isfinite(values)
     count = int(np.count_nonzero(seen))
     return float(np.where(seen, values, 0.0).sum()) / count if count else float("nan")
@@ -115,6 +119,11 @@ def least(values: FloatArray) -> float:
 def most(values: FloatArray) -> float:
     """Largest of the values that are no NaN; NaN when there is none."""
     return float(np.fmax.reduce(values))
+
+
+def highest(values: FloatArray) -> int:
+    """The place of the largest of (n,) values, the first of equals; of those that are no NaN, one at least."""
+    return int(np.argmax(np.where(np.isnan(values), -np.inf, values)))
 
 
 def nanmedian(values: FloatArray) -> FloatArray:
@@ -210,7 +219,7 @@ def waits(window: Window) -> Waits | None:
     if wait is None or np.isfinite(wait).sum() < 2:
         return None
     late, gap, spread = _low_cluster(wait)
-    return Waits(wait, window.has(signals.RECV_WAIT), late, gap, spread, _agreement(window, late or (int(np.nanargmin(wait)),)))
+    return Waits(wait, window.has(signals.RECV_WAIT), late, gap, spread, _agreement(window, late or (highest(-wait),)))
 
 
 def _low_cluster(wait: FloatArray) -> tuple[tuple[int, ...], float, float]:

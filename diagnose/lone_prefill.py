@@ -88,17 +88,19 @@ def lone_prefill(case: Case, limit: Limits) -> LonePrefill | Healthy | NoData:
     if not case.long_enough:
         return NoData((), "the window is too short to show that prefill persists on one rank")
     row = load.leader
-    busy, usual = float(load.busy[row]), float(lockstep.peers_median(load.busy)[row])
-    past = case.baseline
+    busy, usual, past = float(load.busy[row]), load.usual, case.baseline
+    calm = f"the rank that prefills most spends {busy:.0%} of its time on it, its peers {usual:.0%}"
+    if load.lost.mid < limit.share:
+        return Healthy(calm)
     before = None if past is None else _most_uneven(past, case.window.end - case.window.start)
     # where all ranks prefill much, none can prefill several times as long as its peers: then the past is the measure
     new = float("inf") if before is None else limit.usual * before
-    uneven = busy - lockstep.average(load.busy)
+    uneven = busy - load.mean
     alone = busy >= limit.lead * usual or (busy >= limit.ahead * usual and uneven >= new)
     if before is not None:
         alone = alone or (busy >= limit.beyond * usual and uneven >= limit.far * before)
-    if load.lost.mid < limit.share or not alone:
-        return Healthy(f"the rank that prefills most spends {busy:.0%} of its time on it, its peers {usual:.0%}")
+    if not alone:
+        return Healthy(calm)
     reason = prefill.why(case.window, row, limit)
     brief = case.baseline is None and case.window.end - case.window.start < BRIEF_S
     worst = 0.0 if past is None else _most_uneven(past, lockstep.BLOCK_S) or 0.0

@@ -24,7 +24,7 @@ def uneven(case: Case, least: float) -> Deal | Healthy | NoData:
         return NoData(window.missing(signals.DECODE_TIME, signals.DECODE_STEPS, signals.RUNNING), "the deal of requests was not observed")
     if not case.long_enough:
         return NoData((), "the window is too short to show that a deal persists")
-    row = int(np.nanargmax(found.longer))
+    row = lockstep.highest(found.longer)
     if found.longer[row] < least:
         return Healthy(f"the rank with the longest steps needs {found.longer[row]:.1%} more of its own time than its peers")
     kv = window.mean(signals.RESIDENT_TOKENS) if window.has(signals.RESIDENT_TOKENS) else window.mean(signals.KV_USAGE)

@@ -20,7 +20,7 @@ def answer(case: Case, limit: Limits, reason: prefill.Why) -> Finding | Healthy 
         return NoData(window.missing(signals.DECODE_TIME, signals.PREFILL_TOKENS), "who computes prompts was not observed")
     if not case.long_enough:
         return NoData((), "the window is too short to show that prompts persist on one rank")
-    row = int(np.nanargmax(found.longer))
+    row = lockstep.highest(found.longer)
     longer, mine = float(found.longer[row]), float(found.prompt[row])
     usual = float(lockstep.peers_median(found.prompt)[row])
     if longer < limit.share:

@@ -107,6 +107,8 @@ class PrefillLoad:
 
     busy: FloatArray  # (R,) share of wall time in prefill steps
     leader: int  # row
+    usual: float  # its peers' median
+    mean: float  # of all
     drag: float  # share of step time that the busiest rank's prefill adds to the group
     lost: Share  # share that dealing the same prefill evenly would give back
     blocks: FloatArray  # (R, B) `busy` in each block of the window
@@ -130,11 +132,12 @@ def prefill_load(window: Window) -> PrefillLoad | None:
     step_time = lockstep.cadence(window)
     if np.isfinite(busy).sum() < 2 or step_time is None:
         return None
-    leader = int(np.nanargmax(busy))
-    mid, low, high = _stretch(window, leader, float(busy[leader]))
-    uneven = float(busy[leader] - lockstep.average(busy))
-    lost = Share(uneven * mid, uneven * low, uneven * high)
-    return PrefillLoad(busy, leader, float(busy[leader]) * mid, lost, np.minimum(blocks.means(window, signals.PREFILL_BUSY), 1.0), mid)
+    leader, mean = lockstep.highest(busy), lockstep.average(busy)
+    usual, most = float(lockstep.peers_median(busy)[leader]), float(busy[leader])
+    mid, low, high = _stretch(window, leader, most)
+    lost = Share((most - mean) * mid, (most - mean) * low, (most - mean) * high)
+    parts = np.minimum(blocks.means(window, signals.PREFILL_BUSY), 1.0)
+    return PrefillLoad(busy, leader, usual, mean, most * mid, lost, parts, mid)
 
 
 @once_a_window

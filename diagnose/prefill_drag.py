@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collector import signals
-from collector.model import FloatArray, Window, once_a_window
+from collector.model import Window, once_a_window
 from diagnose import blocks, graphs, lockstep, over_past, sums
 from diagnose.model import Share
 from diagnose.rules import Limits, Threshold
@@ -155,13 +155,12 @@ def growth(window: Window, baseline: Window | None, excess: over_past.Excess | N
     more = leaders if excess.by_load is None else excess.by_load
     by_past = min(1.0, max(0.0, excess.share.mid + more))
     mid = min(by_steps, by_past)
-    past = blocks.means(baseline, signals.PREFILL_TOKENS, window.end - window.start)
-    most = max(float(sums.by_column(past).max()), lockstep.LEAST_RATE)
+    most, scatter = _past_prompts(baseline, window.end - window.start)
     return Growth(
         Share(mid, min(mid, max(0.0, excess.share.low + more)), max(by_steps, by_past)),
         now.touched - (before.touched if before is not None else 0.0),
         lockstep.median(sums.by_column(tokens)) / most,
-        _scatter(sums.by_column(blocks.means(baseline, signals.PREFILL_TOKENS))),
+        scatter,
         longer(window, baseline),
     )
 
@@ -171,6 +170,7 @@ def longer(window: Window, past: Window) -> float:
     return _each(window) / _each(past)
 
 
+@once_a_window
 def _each(window: Window) -> float:
     tokens, count = sums.total(window.mean(signals.PREFILL_TOKENS)), sums.total(window.mean(signals.FIRST_TOKENS))
     if not window.has(signals.PREFILL_TOKENS, signals.FIRST_TOKENS) or not tokens > 0:
@@ -178,9 +178,13 @@ def _each(window: Window) -> float:
     return float(tokens / count) if count > lockstep.LEAST_RATE else float("inf")
 
 
-def _scatter(values: FloatArray) -> float:
+@once_a_window
+def _past_prompts(past: Window, seconds: float) -> tuple[float, float]:
+    """The most prompt tokens per second in a stretch of a past of at least `seconds`, and their deviation in its blocks, of their mean."""
+    most = max(float(sums.by_column(blocks.means(past, signals.PREFILL_TOKENS, seconds)).max()), lockstep.LEAST_RATE)
+    values = sums.by_column(blocks.means(past, signals.PREFILL_TOKENS))
     mean = lockstep.average(values)
-    return float(np.std(values, ddof=1)) / mean if len(values) > 1 and mean > 0 else float("inf")
+    return most, float(np.std(values, ddof=1)) / mean if len(values) > 1 and mean > 0 else float("inf")
 
 
 def grew(grown: Growth, limit: Limits) -> bool:

@@ -51,6 +51,7 @@ class _Panel:
     ranks read. `loads` are those of the K rows that were observed."""
 
     loads: FloatArray
+    mean: FloatArray  # (K,) of `loads`
     busy: FloatArray
     lead: FloatArray
     timed: bool  # by the device's own timer: host waits are no part of it
@@ -71,7 +72,8 @@ def _panel(window: Window) -> _Panel | None:
     lead = np.fmax.reduce(attribution.decode_pairs(window), axis=0) * rate
     rows = np.vstack([rate, graphs.touched_series(window) * rate, tokens, pairs])
     usable = np.isfinite(busy) & np.isfinite(rate) & (rate > lockstep.LEAST_RATE) & (busy > 0)
-    return _Panel(sums.zeroed(rows[:, usable]), busy[usable], sums.zeroed(lead[usable]), timed)
+    loads = sums.zeroed(rows[:, usable])
+    return _Panel(loads, np.add.reduce(loads, axis=1) / max(1, loads.shape[1]), busy[usable], sums.zeroed(lead[usable]), timed)
 
 
 def beyond(window: Window, past: Window, pair: float) -> Beyond | None:
@@ -82,20 +84,22 @@ def beyond(window: Window, past: Window, pair: float) -> Beyond | None:
     now, before = _panel(window), _panel(past)
     if now is None or before is None or now.timed is not before.timed or before.busy.size < FEWEST or now.busy.size < 2:
         return None
-    loads = np.hstack([before.loads, now.loads])
-    time = np.concatenate([before.busy, now.busy]) - pair * np.concatenate([before.lead, now.lead])
-    extra = np.concatenate([np.zeros(before.busy.size), now.loads[0]])
-    mean = float(np.mean(time))
-    scale = loads.mean(axis=1)
-    seen = scale > 1e-12
-    columns = np.vstack([loads[seen] / scale[seen, None], extra / max(float(now.loads[0].mean()), 1e-12)]).T
+    first, count = before.busy.size, before.busy.size + now.busy.size
+    time = np.concatenate([before.busy - pair * before.lead, now.busy - pair * now.lead])
+    mean = float(np.add.reduce(time)) / count
     if mean <= 0:
         return None
+    then, means = before.mean, now.mean
+    scale = (then * first + means * (count - first)) / count
+    seen = scale > 1e-12
+    used = scale[seen]
+    columns = np.zeros((count, len(used) + 1))
+    columns[:first, :-1], columns[first:, :-1] = (before.loads[seen] / used[:, None]).T, (now.loads[seen] / used[:, None]).T
+    columns[first:, -1] = now.loads[0] / max(float(means[0]), 1e-12)
     fitted, error = _fit(columns, time / mean)
-    total = float(now.busy.mean())
-    price = fitted[:-1] * mean
-    grown = now.loads[seen].mean(axis=1) / now.loads[0].mean() - before.loads[seen].mean(axis=1) / before.loads[0].mean()
-    by_load = float((price / scale[seen] * grown)[1:].sum()) * float(now.loads[0].mean()) / total
+    total = float(np.add.reduce(now.busy)) / now.busy.size
+    grown = means[seen] / means[0] - then[seen] / then[0]
+    by_load = float((fitted[:-1] * mean / used * grown)[1:].sum()) * float(means[0]) / total
     return Beyond(float(fitted[-1]) * mean / total, error * mean / total, by_load, now.timed)
 
 

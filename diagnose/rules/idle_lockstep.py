@@ -86,7 +86,7 @@ def idle_lockstep(case: Case, limit: Limits) -> Finding | Healthy | NoData:
                 rank=window.ranks[k],
                 promql=promql.ACTIVE_SHARE,
             )
-            for k in (rows or (int(np.nanargmin(idle)),))[:8]
+            for k in (rows or (lockstep.highest(-idle),))[:8]
         ),
         would_tell="requests per second over a day: whether this is the night's trough or what the engine is used for",
         weakened_by=weakened,

@@ -49,10 +49,11 @@ def kv_pressure(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     retracted = case.window.mean(signals.RETRACTED)
     if not np.isfinite(retracted).any():
         return NoData((signals.RETRACTED,), "retractions were not counted")
-    row = int(np.nanargmax(retracted))
-    rate, usual = float(retracted[row]), float(sums.zeroed(lockstep.peers_median(retracted))[row])
+    row = lockstep.highest(retracted)
+    rate = float(retracted[row])
     if rate < limit.rate:
         return _full(case, limit)
+    usual = float(sums.zeroed(lockstep.peers_median(retracted))[row])
     if rate < limit.lead * usual:
         return Healthy(f"all ranks push requests out alike, the busiest {rate:.2f} per second: the pools are small for the load")
     rank = case.window.ranks[row]
@@ -90,9 +91,8 @@ def _full(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         return NoData((signals.KV_USAGE,), "no rank pushes requests out of its KV pool, but how full the pools are was not observed")
     if np.isfinite(usage).sum() < 2 or not case.long_enough:
         return calm
-    row = int(np.nanargmax(usage))
-    usual = float(lockstep.peers_median(usage)[row])
-    if usage[row] < limit.full or usual > limit.room:
+    row = lockstep.highest(usage)
+    if usage[row] < limit.full or (usual := float(lockstep.peers_median(usage)[row])) > limit.room:
         return calm
     rank = case.window.ranks[row]
     return Finding(
