@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from collector import signals
 from collector.model import Engine, Window
@@ -101,3 +102,22 @@ def test_the_median_of_the_others_is_that_of_the_list_without_one(values):
     for rank, one in enumerate(found):
         others = [v for k, v in enumerate(values) if k != rank and not math.isnan(v)]
         assert one == pytest.approx(statistics.median(others)) if others else math.isnan(one)
+
+
+@given(st.lists(st.one_of(st.just(float("nan")), st.just(float("inf")), st.floats(-1e9, 1e9)), min_size=1, max_size=12))
+def test_what_was_not_seen_has_no_part_in_a_summary(values):
+    """Mean and median are those of the finite values, by the standard library; the highest is the first of the largest that is no NaN."""
+    table, seen = np.array(values), [v for v in values if math.isfinite(v)]
+    usual = (statistics.fmean(seen), statistics.median(seen)) if seen else (float("nan"), float("nan"))
+    assert (lockstep.average(table), lockstep.median(table)) == pytest.approx(usual, rel=1e-9, abs=1e-5, nan_ok=True)
+    known = [v for v in values if not math.isnan(v)]
+    if known:
+        assert lockstep.highest(table) == values.index(max(known))
+
+
+@given(arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(1, 5)), elements=st.one_of(st.just(float("nan")), st.floats(-1e9, 1e9))))
+def test_medians_of_columns_are_those_of_what_was_seen_in_each(table):
+    """Whether everything was seen or not; NaN for a column in which nothing was."""
+    for column, found in zip(table.T, lockstep.nanmedian(table), strict=True):
+        seen = column[~np.isnan(column)].tolist()
+        assert found == pytest.approx(statistics.median(seen) if seen else float("nan"), nan_ok=True)
