@@ -14,6 +14,8 @@ from importlib import resources
 import msgspec
 import numpy as np
 
+from diagnose.model import Class
+
 MISSING = 0.75
 """Factor for each absent signal that would have confirmed a finding or told it from its neighbour."""
 
@@ -72,6 +74,19 @@ def calibration() -> Calibration:
 def calibrated(stated: float, rule: str) -> float:
     """The share of `rule`'s verdicts stated so that was right, 0..1; it rises with what is stated, at most to the ceiling."""
     return calibration().of(stated, rule)
+
+
+HABIT = 0.8
+"""Confidence at most in a load or a layout that is blamed without a past: what an agents' engine does by itself for half a minute can cost
+as much (one of 160 healthy windows, seeds 0 to 7), and only a past tells a habit from a fault."""
+
+_HABITS = (Class.LOAD, Class.STRUCTURAL, Class.OUTSIDE)
+
+
+def told(stated: float, rule: str, klass: Class, *, compared: bool) -> float:
+    """What is told of a verdict, 0..1: `calibrated`, and at most HABIT of a load or a layout that was not compared with a past."""
+    found = calibrated(stated, rule)
+    return found if compared or klass not in _HABITS else min(found, HABIT)
 
 
 def confidence(share: float, threshold: float, *, agreement: float = 1.0, missing: int = 0) -> float:

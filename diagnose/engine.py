@@ -9,7 +9,7 @@ from collector import enabling, promql, signals
 from collector.model import Window
 from diagnose import blind, change, loss, remedies
 from diagnose.case import Case
-from diagnose.confidence import calibrated, calibration
+from diagnose.confidence import calibration, told
 from diagnose.model import (
     STEP_TIME,
     Class,
@@ -56,17 +56,17 @@ def diagnose(
     rules: Mapping[str, Rule] | None = None,
     twins: Sequence[Window] = (),
     *,
-    sure: Callable[[float, str], float] = calibrated,
+    sure: Callable[[float, str], float] | None = None,
 ) -> EngineDiagnosis:
     """What a window says about its engine. `baseline`: a window of the same engine when it was healthy, if there is one. `twins`: windows
     of engines that serve the same (`fleet.twins`), which stand in where there is no baseline.
 
-    `sure` turns what a rule states, and its id, into a confidence; who measures it again leaves it as stated."""
+    `sure` turns what a rule states, and its id, into a confidence; None: `confidence.told`. Who measures it again leaves it as stated."""
     window = plausible(window)
     past = None if baseline is None else change.calm_part(plausible(baseline))
     case = Case(window, past, tuple(plausible(twin) for twin in twins))
     asked = rules if rules is not None else load()
-    outcomes = {rule_id: _surely(rule_id, _ask(rule, case), sure) for rule_id, rule in asked.items()}
+    outcomes = {rule_id: _surely(case, rule, _ask(rule, case), sure) for rule_id, rule in asked.items()}
     verdict = _dated(window, _adjudicate(case, asked, outcomes))
     return EngineDiagnosis(
         engine=window.engine,
@@ -95,8 +95,12 @@ def _ask(rule: Rule, case: Case) -> Outcome:
         return NoData((), f"the rule failed: {type(error).__name__}: {error}")
 
 
-def _surely(rule_id: str, outcome: Outcome, sure: Callable[[float, str], float]) -> Outcome:
-    return replace(outcome, confidence=sure(outcome.confidence, rule_id)) if isinstance(outcome, Finding) else outcome
+def _surely(case: Case, rule: Rule, outcome: Outcome, sure: Callable[[float, str], float] | None) -> Outcome:
+    if not isinstance(outcome, Finding):
+        return outcome
+    if sure is not None:
+        return replace(outcome, confidence=sure(outcome.confidence, rule.id))
+    return replace(outcome, confidence=told(outcome.confidence, rule.id, rule.klass, compared=case.baseline is not None))
 
 
 def _adjudicate(case: Case, rules: Mapping[str, Rule], outcomes: Mapping[str, Outcome]) -> Verdict:

@@ -16,12 +16,12 @@ from benchmarks.accuracy.ablate import ABLATIONS, EVERY, METRICS, SLOW_WINDOW, m
 from benchmarks.accuracy.effect import Facts, facts, moved
 from collector.intake import Intake
 from collector.model import Page, Window
-from diagnose.confidence import calibrated
+from diagnose.confidence import calibrated, told
 from diagnose.engine import diagnose
 from diagnose.incident import Kind, Policy, advance
 from diagnose.incident_model import State
 from diagnose.incident_quiet import Incidents
-from diagnose.model import EngineDiagnosis, Severity, Verdict
+from diagnose.model import EngineDiagnosis, Severity
 from slowrank.config.model import Diagnosis, Scrape
 from slowrank.service.past import REACH
 
@@ -79,10 +79,13 @@ class Observed:
     removed: Mapping[str, Said] = field(default_factory=dict)
 
 
-def said(verdict: Verdict) -> Said:
-    """A verdict of a diagnosis that was made with raw confidences."""
+def ask(window: Window, past: Window | None) -> Said:
+    """What a diagnosis with confidences as the rules state them says, and what the product tells of it."""
+    verdict = raw(window, past).verdict
     also = tuple((v.klass.value, v.cause, v.ranks) for v in verdict.also)
-    sure = calibrated(verdict.confidence, verdict.cause) if verdict.cause else verdict.confidence
+    sure = verdict.confidence
+    if verdict.cause is not None:
+        sure = told(sure, verdict.cause, verdict.klass, compared=past is not None)
     return Said(verdict.klass.value, verdict.cause, verdict.ranks, verdict.confidence, sure, verdict.severity.value, also)
 
 
@@ -123,12 +126,12 @@ def observe(pages: Sequence[Page], look: Look) -> Observed:
     brief_past = live.window(look.moment - 2.0, BRIEF_PAST) if look.has_past else None
     felt = feels(replay, look)
     return Observed(
-        main=said(raw(window, past).verdict),
+        main=ask(window, past),
         rise=_rise(felt.step, look.usual),
         signals=frozenset(name for name in window.values if window.has(name)),
         moved=math.nan if look.usual is None else moved(felt, look.usual),
-        brief=said(raw(live.window(look.moment + SETTLE + BRIEF, BRIEF), brief_past).verdict),
-        no_past=said(raw(window, None).verdict) if look.has_past else None,
+        brief=ask(live.window(look.moment + SETTLE + BRIEF, BRIEF), brief_past),
+        no_past=ask(window, None) if look.has_past else None,
         polls=_polls(live, brief_past, look) if look.polls else (),
         slow_polls=_slow_polls(pages, start, look) if look.polls else (),
         confirmed=_incidents(pages, past, look) if look.incidents else (),
@@ -157,7 +160,7 @@ def _rise(now: float | None, usual: Facts | None) -> float:
 
 def _polls(live: Replay, past: Window | None, look: Look) -> tuple[tuple[float, Said], ...]:
     """The last ten seconds at every second after the moment, until forty."""
-    return tuple((float(t), said(raw(live.window(look.moment + t, BRIEF), past).verdict)) for t in range(1, 41))
+    return tuple((float(t), ask(live.window(look.moment + t, BRIEF), past)) for t in range(1, 41))
 
 
 def _slow_polls(pages: Sequence[Page], start: float, look: Look) -> tuple[tuple[float, Said], ...]:
@@ -166,7 +169,7 @@ def _slow_polls(pages: Sequence[Page], start: float, look: Look) -> tuple[tuple[
     past = slow.window(look.moment - 2.0, look.moment - 2.0) if look.has_past else None
     first = EVERY - (start + look.moment) % EVERY
     ends = [first + EVERY * n for n in range(int((look.length - look.moment - first) // EVERY) + 1)]
-    return tuple((t, said(raw(slow.window(look.moment + t, SLOW_WINDOW), past).verdict)) for t in ends)
+    return tuple((t, ask(slow.window(look.moment + t, SLOW_WINDOW), past)) for t in ends)
 
 
 def _incidents(pages: Sequence[Page], past: Window | None, look: Look) -> tuple[tuple[float, Said], ...]:
@@ -222,10 +225,10 @@ def _ablated(pages: Sequence[Page], start: float, window: Window, past: Window |
             seconds = ablation.window or WINDOW
             now = less.window(look.moment + SETTLE + seconds, seconds)
             before = less.window(look.moment - 2.0, PAST) if look.has_past else None
-        out[ablation.name] = said(raw(ablation.cut(now), ablation.cut(before) if before else None).verdict)
+        out[ablation.name] = ask(ablation.cut(now), ablation.cut(before) if before else None)
     return out
 
 
 def _removed(window: Window, past: Window | None) -> dict[str, Said]:
     there = [name for name in window.values if window.has(name)]
-    return {name: said(raw(window.without(name), past.without(name) if past else None).verdict) for name in there}
+    return {name: ask(window.without(name), past.without(name) if past else None) for name in there}

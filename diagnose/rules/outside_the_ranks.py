@@ -44,6 +44,18 @@ _CPU = {
         "answers kept for 0.6 and 1 s were 0.6 and 0.8 of it; of a long prompt's wait 0.3 s is no part: other windows of at least 0.3 s"
         " against a past had at most 0.16",
     ),
+    apart=Threshold(
+        7.5,
+        "s between looks",
+        "a burst of 20 prompts is computed within some seconds: at 1 to 5 s between looks it was seen as a queue, at 15 s in none of three"
+        " windows (bursty, diurnal; seeds 1 and 2)",
+    ),
+    lead=Threshold(
+        1.5,
+        "x the peers' prefill time",
+        "where a front end that keeps answers was found at 15 s between looks, some rank had up to 1.40; bursts on one rank had 1.58 and"
+        " more (seeds 0 to 3, six traffics)",
+    ),
     queued=Threshold(
         0.1,
         "of the time to the first token",
@@ -66,6 +78,8 @@ def outside_the_ranks(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     said = f"a first token takes {found.wait:.2f} s, of which the ranks account for {found.wait - outside:.2f} s"
     if outside < max(limit.seconds, limit.part * found.wait):
         return Healthy(said)
+    if _unseen(case, limit):
+        return NoData((), f"{said}; pages are too far apart to see a queue that comes and goes on the rank that prefills most")
     if found.queued > limit.queued * found.wait:
         return Healthy(f"{said}; requests queue on the ranks, and a queue that shrinks was longer for those that leave it now")
     held = sums.total(window.mean(signals.RUNNING) + window.mean(signals.WAITING))
@@ -93,3 +107,10 @@ def outside_the_ranks(case: Case, limit: Limits) -> Finding | Healthy | NoData:
         would_tell=f"CPU of the front end ({_CPU.get(window.engine.kind, 'top')}): one at a core is full; if none is, the network between",
         weakened_by=weakened,
     )
+
+
+def _unseen(case: Case, limit: Limits) -> bool:
+    """Whether requests may have queued on a rank that prefills more than its peers, between two looks."""
+    window, load = case.window, case.prefill_load
+    looked = (window.end - window.start) / max(1, len(window.edges) - 1)
+    return looked > limit.apart and load is not None and float(load.busy[load.leader]) > limit.lead * load.usual

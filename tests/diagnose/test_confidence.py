@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from diagnose.confidence import calibrated, calibration
+from diagnose.confidence import HABIT, calibrated, calibration
 from diagnose.engine import diagnose
 from diagnose.model import Class, Finding
 
@@ -20,6 +20,17 @@ def test_a_verdict_prints_how_often_its_like_was_right(scene, scenes):
     finding = next(o.outcome for o in said.outcomes if o.rule == scene)
     assert isinstance(finding, Finding)
     assert finding.confidence == said.verdict.confidence
+
+
+@pytest.mark.parametrize("scene", ["context_length_skew", "expert_hotspot", "host_cpu_starved"])
+def test_a_habit_is_told_from_a_fault_by_a_past_alone(scene, scenes):
+    """A load or a layout that is blamed without a past may be how the traffic is: four in five at most. A late host is nobody's habit."""
+    window = scenes[scene].window()
+    stated, said = diagnose(window, sure=lambda s, _: s).verdict, diagnose(window).verdict
+    assert said.cause == scene
+    full = calibrated(stated.confidence, scene)
+    assert said.confidence == (full if scene == "host_cpu_starved" else min(full, HABIT))
+    assert said.confidence < 0.9 or scene == "host_cpu_starved"
 
 
 def test_healthy_is_as_sure_as_the_runs_show(scenes):

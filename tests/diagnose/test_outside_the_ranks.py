@@ -81,6 +81,18 @@ def test_a_queue_that_has_drained_is_not_blamed_on_the_front_end(plant):
     assert isinstance(outcome(replace(window, values={**window.values, signals.FIRST_TOKEN_TIME: late})), Healthy)
 
 
+@pytest.mark.parametrize(("prefill", "cause"), [({}, "outside_the_ranks"), ({2: 0.3}, None)], ids=["level", "one rank prefills"])
+def test_at_rare_looks_a_queue_may_come_and_go_unseen(plant, prefill, cause):
+    """Looks 15 s apart miss a queue that is computed within seconds; where one rank prefills more than its peers it may have had one."""
+    seen = plant(kept=3.0, seconds=60, prefill=prefill).window()
+    rare = replace(
+        seen, edges=seen.edges[::15], values={name: found.reshape(len(found), 4, 15).mean(axis=2) for name, found in seen.values.items()}
+    )
+    often, seldom = outcome(seen), outcome(rare)
+    assert isinstance(often, Finding)
+    assert isinstance(seldom, Finding if cause else NoData)
+
+
 def test_a_client_that_sends_little_is_no_finding(plant):
     """Few requests, quick answers: idle ranks alone do not point outside."""
     few = plant(running=(1.0,) * 64).window()
