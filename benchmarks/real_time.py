@@ -1,6 +1,6 @@
 """What real time takes of a machine with many ranks, and how steady its steps are, beside the same engine in virtual time.
 
-    python benchmarks/real_time.py [--ranks 64] [--seconds 60]
+    python -m benchmarks.real_time [--ranks 64] [--seconds 60]
 
 Prints the memory of all processes (PSS), the CPU time that they use, and the step time second by second: mean, and deviation as a share of
 the mean. In virtual time the steps vary with the traffic alone; what real time has beyond that is its jitter.
@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.served import cpu
 from collector.capture import read_capture
 from collector.intake import Intake
 from collector.model import Page, Source, Window
@@ -49,8 +50,7 @@ def memory() -> float:
 
 def used() -> float:
     """CPU seconds of the children so far."""
-    ticks = (Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13] for pid in family(os.getpid()) if pid != os.getpid())
-    return sum(int(user) + int(system) for user, system in ticks) / os.sysconf("SC_CLK_TCK")
+    return sum(cpu(pid) for pid in family(os.getpid()) if pid != os.getpid())
 
 
 def feed(intake: Intake, page: Page) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collector import promql, signals
+from collector.model import Clock
 from diagnose import attribution, card_blame, dispatch, lockstep, slow_card
 from diagnose.case import Case
 from diagnose.late_host import THRESHOLDS, LateHost, late_host
@@ -46,13 +47,15 @@ def late_card(case: Case, least: float) -> LateCard | None:
     host = late_host(case, Limits(THRESHOLDS))
     if isinstance(host, LateHost) and host.share.mid >= least:
         return None
-    found = _by_cadence(case, least) or by_dispatch(case, least)
+    found = _by_cadence(case, least) or _by_dispatch(case, least)
     return None if found is None or set(case.rank_ids(found.rows)) & set(card_blame.suspects(case)) else found
 
 
 def _by_cadence(case: Case, least: float) -> LateCard | None:
+    if case.window.engine.clock is not Clock.EXCHANGE or case.step_time is None:
+        return None
     found = case.card
-    if case.step_time is None or not isinstance(found, slow_card.Named):
+    if not isinstance(found, slow_card.Named):
         return None
     share = _share(case, found)
     if share.mid < least:
@@ -68,7 +71,7 @@ def _by_cadence(case: Case, least: float) -> LateCard | None:
     )
 
 
-def by_dispatch(case: Case, least: float) -> LateCard | None:
+def _by_dispatch(case: Case, least: float) -> LateCard | None:
     """The minority of ranks for whose tokens all others wait in dispatch, unless what they hold or prefill explains that."""
     rows = dispatch.late_senders(case.window, dispatch.THRESHOLDS["ratio"].value)
     if not rows or 2 * len(rows) >= len(case.window.ranks) or _laden(case, rows, least):

@@ -12,11 +12,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from collector import signals
 from collector.model import Window
-from diagnose import lockstep
+from diagnose import lockstep, sums
 
 MARGIN = 0.02
 """Of the twin's figures, and of its step time for waits. Below the 0.03 from which a report names a second cause, and the 0.05 from which
@@ -38,14 +36,14 @@ class Facts:
 
 def facts(window: Window) -> Facts:
     """The figures of a window."""
-    waits, firsts = lockstep.waits(window), _sum(window, signals.FIRST_TOKENS)
+    waits, firsts = lockstep.waits(window), sums.total(window.mean(signals.FIRST_TOKENS))
     return Facts(
         step=lockstep.cadence(window),
         rate=lockstep.group_rate(window),
-        tokens=_sum(window, signals.ATTENTION_TOKENS),
-        first=_sum(window, signals.FIRST_TOKEN_TIME) / firsts if firsts > 0 else None,
-        held=_sum(window, signals.RUNNING) + _sum(window, signals.WAITING),
-        retracted=_sum(window, signals.RETRACTED),
+        tokens=sums.total(window.mean(signals.ATTENTION_TOKENS)),
+        first=sums.total(window.mean(signals.FIRST_TOKEN_TIME)) / firsts if firsts > 0 else None,
+        held=sums.total(window.mean(signals.RUNNING)) + sums.total(window.mean(signals.WAITING)),
+        retracted=sums.total(window.mean(signals.RETRACTED)),
         waits=() if waits is None else tuple(waits.per_step.tolist()),
     )
 
@@ -70,7 +68,3 @@ def _waits(run: Facts, twin: Facts) -> float:
         return math.inf
     apart = [abs(a - b) for a, b in zip(run.waits, twin.waits, strict=True) if math.isfinite(a + b)]
     return max(apart) / twin.step if apart and twin.step else 0.0
-
-
-def _sum(window: Window, signal: str) -> float:
-    return float(np.nansum(window.mean(signal)))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def slow_rank(case: Case, limit: Limits) -> Finding | Healthy | NoData:
     if case.window.engine.clock is not Clock.EXCHANGE:
         alone = independent.slow_rank(case, limit)
-        sender = late_card.by_dispatch(case, limit.share) if case.window.engine.clock is Clock.FORWARD else None
+        sender = late_card.late_card(case, limit.share) if case.window.engine.clock is Clock.FORWARD else None
         return alone if sender is None or isinstance(alone, Finding) else _card(case, sender, limit)
     found = late_host.late_host(case, limit)
     if not isinstance(found, late_host.LateHost):

@@ -84,3 +84,13 @@ def test_a_card_that_says_so_itself_is_named_by_its_own_rule(plant):
     verdict = diagnose(sick, plant(cards=True).window()).verdict
     assert (verdict.cause, verdict.ranks) == ("gpu_throttled", (3,))
     assert "slow_rank" not in {other.cause for other in verdict.also}
+
+
+def test_on_vllm_too_a_card_that_says_so_itself_is_named_by_its_own_rule(plant):
+    """The matrix and the card's own sign point at one rank: the card's rule names it, with its reason."""
+    seen = plant(cards=True, throttled={3: 0.4}, awaited={3: 4.0}).window()
+    forward = replace(seen, engine=replace(seen.engine, clock=Clock.FORWARD))
+    found = load()["gpu_throttled"].ask(Case(forward))
+    assert isinstance(found, Finding)
+    assert found.ranks == (3,)
+    assert not isinstance(ask(forward), Finding)
